@@ -55,7 +55,7 @@ class Applying:
         decoding = folding = 0.0
         engine.begin()
         at = 0
-        while at < len(records) and not (at and batch.again is None and engine.weight > enough):
+        while at < len(records) and not (at and batch.again is None and (engine.weight > enough or engine.full)):
             if at or self._unbroken >= PAUSE:
                 await asyncio.sleep(0)
                 self._unbroken = 0

@@ -133,7 +133,11 @@ class BatchProcessor:
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows ``read`` returns."""
-        return Partition(terms.settings.policies, read, sharers=lambda: max(len(self._partitions), 1))
+        return Partition(terms.settings.policies, read, memory=self._memory)
+
+    def _memory(self) -> int:
+        """Return how many bytes of memory a partition may have for its streams."""
+        return self._settings.streams_bytes // max(len(self._partitions), 1)
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the schema ids of outputs. Call it before the first batch."""
@@ -368,6 +372,7 @@ class BatchProcessor:
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self.pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
+        changes.rows, changes.of_streams = {}, {}  # the engine holds what is left until the next one
 
     async def checkpoint(self, *, due: bool = True) -> None:
         """Make the checkpoints that are due, or of all partitions, and write them one after another. Raises as `fold`.

@@ -189,7 +189,9 @@ class Served:
     def late(self, settings: Settings) -> bool:
         """Whether new batches must wait for the waiting checkpoint: rows, or entries of the journal, are too many."""
         return self.waiting is not None and (
-            self.engine.weight > settings.enough_bytes // 2 or self.number - self.written >= journal.SLOTS // 2
+            self.engine.weight > settings.enough_bytes // 2
+            or self.engine.full
+            or self.number - self.written >= journal.SLOTS // 2
         )
 
     def due(self, settings: Settings) -> bool:
@@ -199,4 +201,5 @@ class Served:
             or self.number - self.written >= CHECKPOINT_BATCHES
             or monotonic() - self.since >= settings.checkpoint_seconds
             or self.engine.weight > settings.enough_bytes
+            or self.engine.full
         )

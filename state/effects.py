@@ -1,7 +1,7 @@
 """The effects of a batch: changed rows, outputs and counts."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,8 +26,8 @@ class Changes:
 
     #: Rows to write, by key; None deletes. They are written all at once, or not at all.
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    #: Those of ``rows`` that describe a stream.
-    of_streams: dict[bytes, bytes] = field(default_factory=dict)
+    #: Those of ``rows`` that describe a stream, by stream and key.
+    of_streams: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     #: Values of ledger rows that are not packed yet, by key; None deletes.
     ledger: dict[bytes, Row | None] = field(default_factory=dict)
     #: Values of streams' rows that are not packed yet, by stream and key; None deletes.
@@ -44,15 +44,17 @@ class Changes:
 
     def make(self, stream: str) -> int:
         """Pack the remaining rows of a stream; return their bytes."""
-        made = 0
+        made, packed = 0, dict[bytes, bytes]()
         for key, value in self.streams.pop(stream, {}).items():
             if value is None:
                 self.rows[key] = None
                 continue
             row = kind_of(key).encode(value)
-            self.rows[key] = self.of_streams[key] = row
-            self.sizes[2] += 1
+            self.rows[key] = packed[key] = row
             made += len(row)
+        if packed:
+            self.of_streams[stream] = packed
+        self.sizes[2] += len(packed)
         self.sizes[3] += made
         return made
 

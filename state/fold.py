@@ -101,6 +101,11 @@ class Fold:
         raise NotImplementedError
 
     @property
+    def full(self) -> bool:
+        """Whether what changed since the last checkpoint takes more memory than it may; else only bytes count."""
+        return False
+
+    @property
     def event_weight(self) -> int:
         """Approximate bytes of rows that one record may change."""
         raise NotImplementedError

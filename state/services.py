@@ -1,7 +1,6 @@
 """What serves the streams of a partition: working copies of calibrators, and of every other row of a stream."""
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, TypeVar, cast
 
 from state import calibrators, kinds, ledger
@@ -22,10 +21,8 @@ from state.served import Served
 from state.service import Challenger, Learner, Service
 from state.versions import OTHER, Version, Versions, line
 
-#: Most values of streams in memory, of all partitions of a process: some 40 kB a stream of six values. Beyond this, the
-#: least recently used streams are dropped and read again from rows.
-KEPT = 65_536
-
+#: Bytes that a stream's value takes in memory: so many, and so many for each byte of its row.
+VALUE, VALUE_OF_ROW = 700, 10
 #: The value of a stream's row.
 Value = TypeVar("Value")
 
@@ -54,9 +51,11 @@ class Services:
         #: What serves each version now, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
         #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
-        #: tickets. The least recently used stream comes first.
+        #: tickets. Streams that were not used for longest come first.
         self._values: dict[str, dict[bytes, Any]] = {}
         self._held = 0
+        #: The keys in `_by_names`, by stream.
+        self._names: dict[str, list[bytes]] = {}
 
     def of(self, stream: str) -> Service:
         """Return what serves a stream now; the caller may change the stream's values."""
@@ -116,11 +115,8 @@ class Services:
         """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
         return service.marker or Marker(service.stream, None, self.value, self.touch)
 
-    def freeze(self, changes: Changes, sharers: int) -> None:
-        """Hand over the changes since the last checkpoint; drop streams if too many values are in memory.
-
-        ``sharers``: number of partitions that share the memory.
-        """
+    def freeze(self, changes: Changes) -> None:
+        """Hand over the changes since the last checkpoint."""
         self.frozen, touched, self.touched = changes, self.touched, {}
         for key, value in touched.items():
             stream = kind_of(key).stream(key)
@@ -131,14 +127,28 @@ class Services:
                 if values is not None:
                     self._values[stream] = values
             held[key] = value
-        while self._held > KEPT // sharers and self._values:
-            gone = set(islice(self._values, len(self._values) // 8 + 1))
-            for stream in gone:
-                self._held -= len(self._values.pop(stream))
-                self._active.pop(stream, None)
-                self._by_version.pop(stream, None)
-            for names in [names for names, each in self._by_names.items() if each.stream in gone]:
-                del self._by_names[names]
+
+    def trim(self, most: int) -> None:
+        """Drop streams until at most so many values are in memory, those first that were not used for longest.
+
+        Streams whose changes are not packed yet stay: they are in memory anyway.
+        """
+        touched, frozen = self.touched.keys(), self.frozen.streams
+        excess = self._held - most
+        if excess <= 0:
+            return
+        excess += most // 8  # so that the next call has nothing to do
+        gone = []
+        for stream, values in self._values.items():
+            if excess <= 0:
+                break
+            if stream not in frozen and touched.isdisjoint(values):
+                gone.append(stream)
+                excess -= len(values)
+        for stream in gone:
+            self._held -= len(self._values.pop(stream))
+            self._active.pop(stream, None)
+            self._close(stream)
 
     def _open(self, stream: str) -> Service:
         policy = self._policy(stream)
@@ -240,7 +250,7 @@ class Services:
 
     def _close(self, stream: str) -> None:
         """Close a stream with versions; its rows are read when it is opened again."""
-        for names in [names for names, each in self._by_names.items() if each.stream == stream]:
+        for names in self._names.pop(stream, ()):
             del self._by_names[names]
         self._by_version.pop(stream, None)
 
@@ -308,6 +318,7 @@ class Services:
         if now is not None and now.guarded:
             coverage = self.value(stream, kinds.COVERAGE, key, Coverage)
         kind = KINDS.index(calibrators.kind(calibrator))
+        self._names.setdefault(stream, []).append(names)
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
         service.frozen = now is not None and now.frozen
         service.ttl_ms = DEFAULT_TTL_MS if now is None else now.ttl_ms

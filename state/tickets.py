@@ -25,9 +25,11 @@ from state.observer import Observer
 from state.policies import Policies
 from state.segments import Dictionary
 from state.service import Learner, Service
-from state.services import Services
+from state.services import VALUE, VALUE_OF_ROW, Services
 from state.versions import Version
 
+#: Bytes for values of streams, if nobody says how many there are.
+MEMORY = 512 << 20
 #: Assumed size of a stream's row before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
 #: Most rows of its stream that one event changes.
@@ -43,7 +45,7 @@ class Tickets(Fold):
     ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
     ``observer``: gets all events; None: the counts of a worker.
     ``beside``: as `state.services.Services` takes it.
-    ``sharers``: returns how many partitions share the memory for streams, at least 1; None: it has all of it.
+    ``memory``: returns how many bytes it may have for values of streams; None: `MEMORY`.
     """
 
     def __init__(
@@ -52,10 +54,10 @@ class Tickets(Fold):
         get: Get | None,
         observer: Observer | None = None,
         beside: Sequence[Policies] = (),
-        sharers: Callable[[], int] | None = None,
+        memory: Callable[[], int] | None = None,
     ) -> None:
         self._policies = policies
-        self._sharers = sharers
+        self._memory = memory
         self._stored = get is not None
         self._given = observer
         self._beside = beside
@@ -63,6 +65,8 @@ class Tickets(Fold):
         largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
         #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
+        #: Bytes that a value of a stream takes in memory, by the average size of their rows at the last checkpoint.
+        self._value_bytes = VALUE + VALUE_OF_ROW * STREAM_BYTES
         #: Bytes of queues and fence in the last checkpoint.
         self._queued = 0
         super().__init__(_nothing if get is None else get)
@@ -89,6 +93,22 @@ class Tickets(Fold):
         """Ledger rows that changed since the last checkpoint, by key; all of them if nothing is stored."""
         return self._rows
 
+    def begin(self) -> None:
+        """Begin a batch, as `Fold.begin` does; drop what takes more memory than it may."""
+        super().begin()
+        if self._stored:
+            self._services.trim(self._most)
+
+    @property
+    def _most(self) -> int:
+        """How many values of streams may be in memory."""
+        return (MEMORY if self._memory is None else self._memory()) // self._value_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether what changed since the last checkpoint takes half of the memory; the other half is for that one's."""
+        return len(self._services.touched) > self._most // 2
+
     def freeze(self, changes: Changes | None = None) -> Changes:
         """Return what `checkpoint` does, with most rows still to be packed; see `Fold.freeze`."""
         events, size, values, of_streams = self._services.frozen.sizes
@@ -96,13 +116,14 @@ class Tickets(Fold):
             self._ledger_bytes = max(size // events, LEDGER_BYTES)
         if values:
             self._stream_bytes = max((of_streams + self._queued) // values, 1)
+            self._value_bytes = VALUE + VALUE_OF_ROW * of_streams // values
         made = Changes() if changes is None else changes
         rows = made.rows
         rows.update(self._ordered())
         self._queued = _size(rows.values())
         rows.update(self._entities.changes())
         made.ledger, self._rows = self._rows, {}
-        self._services.freeze(made, 1 if self._sharers is None else self._sharers())
+        self._services.freeze(made)
         return made
 
     @property

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
 
@@ -131,6 +132,7 @@ class Histogram(Calibrator):
         self._cells = {j: (n, s) for j, n, s in self._cell.iter_unpack(payload[_HEAD.size :])}
 
 
+@lru_cache(maxsize=64)
 def edges(bins: int, spacing: str) -> tuple[float, ...]:
     """Return the inner edges of the bins, shape (bins - 1,), increasing within (0, 1).
 

@@ -1,6 +1,7 @@
 """The registry of calibrators by name, and the making of one from its specification."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from state.calibrators.base import Calibrator
@@ -39,6 +40,7 @@ PARTS = 4
 VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
 
 
+@lru_cache(maxsize=256)
 def kind(spec: str) -> str:
     """Return what a calibrator serves: ``p``, ``probs`` or ``quantiles``; ValueError if it is unknown.
 

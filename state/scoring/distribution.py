@@ -39,8 +39,12 @@ SETTLED: Final = 28
 _UNSEEN: Final = 2
 
 _HEAD: Final = Struct("<QIH")
+#: Bytes of past and recent days, all without forecasts.
+_YOUNG: Final = encode_cells([0]) * (1 + RECENT)
 
 Counts = list[int]
+#: The counts of every day without forecasts, so that these take no memory. Nobody changes them.
+_NONE: Final[Counts] = [0] * CELLS
 
 
 class Distribution:
@@ -67,13 +71,13 @@ class Distribution:
     def __init__(self) -> None:
         self._day = 0
         self._present: Counts = [0] * CELLS
-        self._days: list[Counts] = [[0] * CELLS for _ in range(RECENT)]
-        self._past: Counts = [0] * CELLS
+        self._days: list[Counts] = [_NONE] * RECENT
+        self._past: Counts = _NONE
         self._filled = 0
         #: Days since the forecasts broke; 0 if they are not broken.
         self._broken = 0
         #: Cached bytes of `encode`, without the present day; empty if they changed.
-        self._kept = b""
+        self._kept = _YOUNG
 
     def observe(self, raw: float, now_ms: int) -> None:
         """Count a forecast.
@@ -88,8 +92,9 @@ class Distribution:
 
     def _advance(self, day: int) -> None:
         """Go on to a later day; days between have no forecast."""
-        for _ in range(min(day - self._day, RECENT + 1)):
-            self._end()
+        if self._kept != _YOUNG or any(self._present):
+            for _ in range(min(day - self._day, RECENT + 1)):
+                self._end()
         self._day = day
 
     def _end(self) -> None:
@@ -186,6 +191,9 @@ class Distribution:
         made = cls()
         made._day, made._filled, made._broken = _HEAD.unpack_from(payload)
         made._present, at = decode_cells(payload, _HEAD.size, CELLS, "a distribution")
+        made._kept = payload[at:]
+        if made._kept == _YOUNG:
+            return made
         made._past, at = decode_cells(payload, at, CELLS, "a distribution")
         for n in range(RECENT):
             made._days[n], at = decode_cells(payload, at, CELLS, "a distribution")

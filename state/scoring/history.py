@@ -22,6 +22,8 @@ _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
 #: Stands for scores in a row: they equal the ones before, or there are none.
 _SAME: Final = _LENGTH.pack(0)
+#: The scores of no events. Nobody changes them.
+_NOTHING: Final = Scores()
 
 
 class History(Windows[Scores]):
@@ -56,12 +58,11 @@ class History(Windows[Scores]):
     __slots__ = ("_before", "_closed", "_newest", "_past", "bias")
 
     def __init__(self) -> None:
-        super().__init__(Scores(), SCORED)
+        super().__init__(Scores(), SCORED, nothing=_NOTHING)
         #: Bias of the forecasts along the features, if the calibrator takes any.
         self.bias = Bias()
 
-        self._closed = Scores()
-        self._newest = Scores()
+        self._closed = self._newest = _NOTHING
         self._past: list[list[float]] = []
         #: Scores before the window from which the alarms count.
         self._before: Scores | None = None

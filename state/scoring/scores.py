@@ -24,6 +24,8 @@ _SUMS: Final = 5  # sums a cell
 #: A book has the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
 _BOOKS: Final = 4
 _BOOK: Final = _CELLS * _SUMS
+#: The sums of every book without events, so that these take no memory. Nobody changes them.
+_UNUSED: Final = [0.0] * _BOOK
 #: Offset in a book of a fine cell's coarse cell.
 _AT: Final = tuple(cell * _SUMS for cell in WITHIN)
 _RAW: Final = 0
@@ -71,9 +73,10 @@ class Scores:
     __slots__ = ("_logs", "_ranks", "_sums", "_y2")
 
     def __init__(self) -> None:
-        self._sums = [0.0] * (_BOOKS * _BOOK)
-        self._logs = [0.0] * _BOOKS
+        #: Of each book the sums of its cells, and the counts by fine cell; `_UNUSED` and None without events.
+        self._sums = [_UNUSED] * _BOOKS
         self._ranks: list[Maybe] = [None] * _BOOKS
+        self._logs = [0.0] * _BOOKS
         self._y2 = 0.0
 
     @classmethod
@@ -105,8 +108,9 @@ class Scores:
         ranks = self._ranks[book]
         if ranks is None:
             ranks = self._ranks[book] = ranking.nothing()
+            self._sums[book] = [0.0] * _BOOK
         ranks[fine if y < 0.5 else FINE + fine] += sign
-        sums, i = self._sums, book * _BOOK + _AT[fine]
+        sums, i = self._sums[book], _AT[fine]
         near = p + _GRAIN - _GRAIN
         # Not `+=`: compiled, that adds objects, not numbers.
         sums[i] = sums[i] + sign
@@ -122,22 +126,24 @@ class Scores:
 
     def _tidy(self) -> None:
         """Set the sums of empty cells to 0, because sums above 2**23 leave rounding errors."""
-        sums = self._sums
-        for book in range(_BOOKS):
+        for book, sums in enumerate(self._sums):
             empty = True
-            for i in range(book * _BOOK, (book + 1) * _BOOK, _SUMS):
+            for i in range(0, _BOOK, _SUMS):
                 if sums[i]:
                     empty = False
                 elif sums[i + 3]:
                     sums[i : i + _SUMS] = [0.0] * _SUMS
             if empty:
-                self._logs[book], self._ranks[book] = 0.0, None
-                if book == 0:
+                self._sums[book], self._logs[book], self._ranks[book] = _UNUSED, 0.0, None
+                if book == _RAW:
                     self._y2 = 0.0
 
     def __add__(self, other: Self) -> Self:
         total = type(self)()
-        total._sums = list(map(add, self._sums, other._sums))
+        total._sums = [
+            _UNUSED if one is two is _UNUSED else list(map(add, one, two))
+            for one, two in zip(self._sums, other._sums, strict=True)
+        ]
         total._logs = list(map(add, self._logs, other._logs))
         total._ranks = list(map(ranking.together, self._ranks, other._ranks))
         total._y2 = self._y2 + other._y2
@@ -146,7 +152,10 @@ class Scores:
     def __sub__(self, other: Self) -> Self:
         """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
         window = type(self)()
-        window._sums = list(map(sub, self._sums, other._sums))
+        window._sums = [
+            _UNUSED if one is _UNUSED else list(map(sub, one, two))
+            for one, two in zip(self._sums, other._sums, strict=True)
+        ]
         window._logs = list(map(sub, self._logs, other._logs))
         window._ranks = list(map(ranking.without, self._ranks, other._ranks))
         window._y2 = self._y2 - other._y2
@@ -165,7 +174,7 @@ class Scores:
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        sums, mask, n = self._sums, 0, self.n
+        mask, n = 0, self.n
         values: list[float] = []
         logs: list[float] = []
         counts: list[bytes] = []
@@ -173,17 +182,17 @@ class Scores:
             ranks = self._ranks[book]
             if ranks is None:
                 continue
-            bits, start, run = 0, book * _BOOK, -1
+            sums, bits, run = self._sums[book], 0, -1
             for cell in range(_CELLS):
-                if sums[start + cell * _SUMS]:
+                if sums[cell * _SUMS]:
                     bits |= 1 << cell
                     if run < 0:
                         run = cell
                 elif run >= 0:
-                    values += sums[start + run * _SUMS : start + cell * _SUMS]
+                    values += sums[run * _SUMS : cell * _SUMS]
                     run = -1
             if run >= 0:
-                values += sums[start + run * _SUMS : start + _BOOK]
+                values += sums[run * _SUMS :]
             mask |= bits << book * _CELLS
             logs.append(self._logs[book])
             counts.append(ranking.encode(ranks, n))
@@ -208,10 +217,13 @@ class Scores:
         values = _layout(n).unpack_from(payload, _MASK)
         scores = cls()
         at = 0
-        for cell in range(_BOOKS * _CELLS):
-            if mask >> cell & 1:
-                scores._sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
-                at += _SUMS
+        for book in books:
+            bits = mask >> book * _CELLS
+            sums = scores._sums[book] = [0.0] * _BOOK
+            for cell in range(_CELLS):
+                if bits >> cell & 1:
+                    sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
+                    at += _SUMS
         scores._y2 = values[at]
         for book, total in zip(books, values[at + 1 :], strict=True):
             scores._logs[book] = total
@@ -223,12 +235,12 @@ class Scores:
     @property
     def n(self) -> int:
         """Events observed."""
-        return int(sum(self._sums[:_BOOK:_SUMS]))
+        return int(sum(self._sums[_RAW][::_SUMS]))
 
     @property
     def drawn(self) -> int:
         """Events whose draw is not ``p``."""
-        return int(sum(self._sums[_DRAW * _BOOK :: _SUMS]))
+        return int(sum(self._sums[_DRAW][::_SUMS]))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -238,7 +250,7 @@ class Scores:
     def cells(self, kind: Kind) -> list[Bin]:
         """Return all 19 cells: the ten low bands, then the bins from [.1, .2) to [.9, 1]."""
         used = [book for book in _OF[kind] if self._ranks[book] is not None] or [_RAW]
-        books = [self._sums[book * _BOOK : (book + 1) * _BOOK] for book in used]
+        books = [self._sums[book] for book in used]
         sums = books[0] if len(books) == 1 else list(map(add, *books))
         return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
 
@@ -363,7 +375,7 @@ class Scores:
         return total / n if n else math.nan
 
     def _share(self, total: float) -> float:
-        happened = sum(self._sums[2:_BOOK:_SUMS])
+        happened = sum(self._sums[_RAW][2::_SUMS])
         return total / happened if happened else math.nan
 
 

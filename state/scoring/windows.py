@@ -56,6 +56,7 @@ class Windows(Generic[T]):
     ``empty``: the sums of no events.
     ``ranked``: the kinds whose worst window is kept.
     ``doubt``: what is subtracted from the recent alarm, in nats.
+    ``nothing``: sums of no events that many histories may share; None: they are made.
 
     Notes
     -----
@@ -89,7 +90,7 @@ class Windows(Generic[T]):
 
     __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
 
-    def __init__(self, empty: T, ranked: Sequence[Any], doubt: float = 0.0) -> None:
+    def __init__(self, empty: T, ranked: Sequence[Any], doubt: float = 0.0, nothing: T | None = None) -> None:
         #: Sums of the present window.
         self.present = empty
         #: Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
@@ -101,7 +102,7 @@ class Windows(Generic[T]):
         #: Events in the present window, and the window from which the alarms count: see `begin_anew`.
         self._events = 0
         self._start = 0
-        self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero()))
+        self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, nothing or empty.zero()))
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
 

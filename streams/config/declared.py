@@ -209,11 +209,6 @@ class Declared:
     buffer_records: int = _setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
     )
-    buffer_bytes: int = _setting(
-        "Bytes of records a worker holds before it stops fetching; its input partitions have equal shares",
-        _number(1 << 20, 1 << 34),
-        64 << 20,
-    )
     commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
     checkpoint_seconds: float = _setting(
         "How often the rows that changed are written, s; what was folded since is folded again after a crash",
@@ -231,11 +226,11 @@ class Declared:
     )
     session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
     request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
-    write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
-    block_cache_bytes: int = _setting(
-        "RocksDB's memory in a worker, for all partitions: half for blocks, half for write buffers",
-        _number(65_536, 1 << 34),
-        256 << 20,
+    memory_bytes: int = _setting(
+        "Most memory of all that a worker keeps and buffers, for all partitions: 7/12 for streams, 4/12 for RocksDB, "
+        "1/12 for fetched records; the process itself and what is under way take some 200 MB more",
+        _number(1 << 20, 1 << 40),
+        640 << 20,
     )
     log_level: str = _setting(
         "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"

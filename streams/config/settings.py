@@ -98,6 +98,21 @@ class Settings(Declared):
         return {"bootstrap_servers": ",".join(self.brokers), **self.security.client_options()}
 
     @property
+    def buffer_bytes(self) -> int:
+        """Bytes of fetched records that are held before fetching stops; input partitions have equal shares."""
+        return self.memory_bytes // 12
+
+    @property
+    def rocksdb_bytes(self) -> int:
+        """RocksDB's memory: half for blocks, half for write buffers."""
+        return self.memory_bytes // 3
+
+    @property
+    def streams_bytes(self) -> int:
+        """Memory for streams, as the engine holds them; partitions have equal shares."""
+        return self.memory_bytes - self.rocksdb_bytes - self.buffer_bytes
+
+    @property
     def enough_bytes(self) -> int:
         """With how many bytes of rows that changed, as they are estimated, a checkpoint is due."""
         return self.checkpoint_bytes // 2

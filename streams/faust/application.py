@@ -104,8 +104,7 @@ class Application:
             owner=settings.owner,
             changelog=settings.changelog,
             batch_bytes=settings.checkpoint_bytes,
-            write_buffer_size=settings.write_buffer_bytes,
-            block_cache_size=settings.block_cache_bytes,
+            block_cache_size=settings.rocksdb_bytes,
         )
         self.faust.tables.add(self.table)
         self.standbys = Standbys(settings, self.contact, self.table.rocks(), self.table.store.close)

@@ -1,11 +1,12 @@
 """The series of streams in Prometheus's text format, written again only where rows changed.
 
 A worker has hundreds of streams, and each has tens of series. Between two scrapes few of them change as a rule, and
-sometimes all of them do.
+sometimes all of them do: 2 ms of processor time each. So a scrape writes only some of them again, in turns.
 """
 
 import re
 from collections.abc import Mapping
+from time import thread_time
 from typing import Final
 
 from state.policies import Policies
@@ -14,6 +15,8 @@ from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import PartitionSnapshot
 
+#: Processor time for streams that are written again at a scrape, s. New streams are written in any case.
+SECONDS = 0.1
 #: The metrics that are exported by stream.
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
 #: How lines of samples begin, with labels and without.
@@ -32,22 +35,30 @@ class Exposition:
         self._policies = policies
         self._names: tuple[str, ...] = ("app",) if app else ()
         self._values: tuple[str, ...] = (app,) if app else ()
-        #: For each stream the rows it was written from, and its lines by metric.
+        #: For each stream the rows it was written from, and its lines by metric; the one written last comes last.
         self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
 
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:
         """Return all families of streams, those without a sample too.
 
+        After `SECONDS` of processor time the remaining streams that changed keep their lines until the next call.
+
         ``held``: the snapshot of each partition; other threads may replace rows meanwhile.
         ``counted``: for each counter by stream, what it counted.
         """
         rows = _rows(held)
-        for stream in self._written.keys() - rows.keys():
-            del self._written[stream]
         known = self._written
-        for stream, of in rows.items():
-            if stream not in known or known[stream][0] != of:
-                known[stream] = of, self._lines(held, stream)
+        for stream in known.keys() - rows.keys():
+            del known[stream]
+        changed = [stream for stream, (of, _) in known.items() if of != rows[stream]]
+        for stream in [each for each in rows if each not in known]:
+            known[stream] = rows[stream], self._lines(held, stream)
+        until = thread_time() + SECONDS
+        for stream in changed:
+            del known[stream]
+            known[stream] = rows[stream], self._lines(held, stream)
+            if thread_time() > until:
+                break
         parts = []
         for name, metric in OF_STREAMS.items():
             whole = PREFIX + name + ("_total" if metric.kind == "counter" else "")

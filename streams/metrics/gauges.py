@@ -168,7 +168,7 @@ class Gauges(Folding):
     def written(self, partition: int, changes: Changes) -> None:
         """Take the rows of a checkpoint."""
         if (held := self._held.get(partition)) is not None:
-            held.applied(changes, self._policies, self.shows)
+            held.applied(changes, self._policies, self.shows, self._slots.hides)
 
     def _fared(self, fates: Mapping[str, int]) -> None:
         """Count what became of records and rows."""

@@ -57,6 +57,10 @@ class Slots:
             self._hidden[stream] = 0
         return False
 
+    def hides(self, stream: str) -> bool:
+        """Return whether `take` would return False; it changes nothing."""
+        return len(self._shown) >= self._free and stream not in self._shown and stream not in self._named
+
     def active(self, events: Mapping[str, int]) -> list[tuple[str, str]]:
         """Count events by stream; return the slots that change hands now: who loses it, and who gains it."""
         if not self._hidden:

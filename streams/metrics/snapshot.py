@@ -46,15 +46,27 @@ class PartitionSnapshot:
         """Drop a stream's rows."""
         self.rows.pop(stream, None)
 
-    def applied(self, changes: Changes, policies: Policies, shows: Callable[[str], bool]) -> None:
-        """Take the rows of a checkpoint, if their streams are shown and they belong to the present configuration."""
+    def applied(
+        self,
+        changes: Changes,
+        policies: Policies,
+        shows: Callable[[str], bool],
+        hides: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Take the rows of a checkpoint, if their streams are shown and they belong to the present configuration.
+
+        ``shows, hides``: see `Slots`. A worker may have any number of streams that are hidden.
+        """
         self.written = Fence.decode(changes.rows[kinds.FENCE.key()] or b"")
         gone = {key for key, row in changes.rows.items() if row is None and KINDS[key[:1]].shown}
         for stream in {kind_of(key).stream(key) for key in gone}:
             self.rows[stream] = {key: row for key, row in self.rows.get(stream, {}).items() if key not in gone}
-        for stream, changed in by_stream(changes.of_streams).items():
+        for stream, changed in changes.of_streams.items():
+            if hides(stream):
+                continue
             policy = policies.of(stream)
-            present = {key: row for key, row in changed.items() if kind_of(key).present(key, policy)}
+            kinds_of = [(kind_of(key), key, row) for key, row in changed.items()]
+            present = {key: row for kind, key, row in kinds_of if kind.shown and kind.present(key, policy)}
             if present and shows(stream):
                 self.rows[stream] = {**self.rows.get(stream, {}), **present}
 

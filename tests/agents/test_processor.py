@@ -602,26 +602,28 @@ def test_what_is_folded_again_is_folded_under_the_settings_that_were_in_force(sc
 
 
 @pytest.mark.parametrize(
-    ("records", "batches", "seconds", "weight", "due"),
+    ("records", "batches", "seconds", "weight", "full", "due"),
     [
-        (1, 1, 0.0, 0, False),
-        (CHECKPOINT_RECORDS, 1, 0.0, 0, True),
-        (1, CHECKPOINT_BATCHES, 0.0, 0, True),
-        (1, 1, 3600.0, 0, True),
-        (1, 1, 0.0, 9_500_001, True),
-        (0, CHECKPOINT_BATCHES, 3600.0, 9_500_001, False),
+        (1, 1, 0.0, 0, False, False),
+        (CHECKPOINT_RECORDS, 1, 0.0, 0, False, True),
+        (1, CHECKPOINT_BATCHES, 0.0, 0, False, True),
+        (1, 1, 3600.0, 0, False, True),
+        (1, 1, 0.0, 9_500_001, False, True),
+        (1, 1, 0.0, 0, True, True),
+        (0, CHECKPOINT_BATCHES, 3600.0, 9_500_001, True, False),
     ],
 )
-def test_a_checkpoint_is_due_after_records_batches_time_or_bytes(
+def test_a_checkpoint_is_due_after_records_batches_time_bytes_or_memory(
     records: int,
     batches: int,
     seconds: float,
     weight: int,
+    full: bool,  # noqa: FBT001 - a parameter
     due: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     since = time.monotonic() - seconds
     served = Served(cast("Any", None), number=batches, order=bytearray(records), since=since)
-    served.engine = cast("Any", SimpleNamespace(weight=weight))
+    served.engine = cast("Any", SimpleNamespace(weight=weight, full=full))
     assert served.due(Settings(checkpoint_seconds=60.0)) == due
 
 

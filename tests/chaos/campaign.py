@@ -40,8 +40,7 @@ PATIENCE = 240.0
 SETTINGS = {
     "TRUEUP_COMMIT_SECONDS": "0.5",
     # So small that every partition has tables, logs and compactions to be damaged.
-    "TRUEUP_WRITE_BUFFER_BYTES": str(1 << 18),
-    "TRUEUP_BLOCK_CACHE_BYTES": str(4 << 20),
+    "TRUEUP_MEMORY_BYTES": str(12 << 20),
 }
 #: Rows of one stream expire while the suite runs: ten minutes are 6,000 events. Of the others one learns from silence,
 #: one at maturity from outcomes alone. Those come up to five seconds late; three in a hundred labels are revised.

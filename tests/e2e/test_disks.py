@@ -59,7 +59,7 @@ def test_a_disk_is_kept_from_start_to_start(w: World) -> None:
 @pytest.mark.parametrize("how", ["flipped", "halved"])
 def test_damaged_tables_of_every_partition_end_no_worker(world: MakeWorld, how: str) -> None:
     """One read finds one of them: without a look at the others each would end, or stop, the worker for itself."""
-    w = world(partitions=3, TRUEUP_WRITE_BUFFER_BYTES="65536", TRUEUP_CHECKPOINT_SECONDS="0")
+    w = world(partitions=3, TRUEUP_MEMORY_BYTES=str(3 << 20), TRUEUP_CHECKPOINT_SECONDS="0")
     made = mixed(3000, seed=1)
     w.send(made.sent)
     with w.worker() as worker:

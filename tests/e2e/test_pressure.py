@@ -21,7 +21,7 @@ def watched(worker: Worker, *names: str) -> Iterator[dict[str, float]]:
 
 
 def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: MakeWorld) -> None:
-    w = world(partitions=1, TRUEUP_BUFFER_BYTES=str(4 << 20), TRUEUP_BATCH_RECORDS="20", TRUEUP_PATIENCE_SECONDS="0")
+    w = world(partitions=1, TRUEUP_MEMORY_BYTES=str(48 << 20), TRUEUP_BATCH_RECORDS="20", TRUEUP_PATIENCE_SECONDS="0")
     n, share, fetch = 1200, 2 << 20, 1 << 20
     w.send(forecast(f"e{i}", 0.5, 1000 + i, padding="x" * 10_000) for i in range(n))
     paused, most = False, 0.0
@@ -35,6 +35,17 @@ def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: Make
     assert paused
     assert share <= most < share + fetch + 20_000, "a fetch is buffered whole"
     assert w.applied()["forecasts_issued"] == n
+    w.judge()
+
+
+def test_a_worker_with_little_memory_answers_the_same(world: MakeWorld) -> None:
+    w, n, streams = world(partitions=2, TRUEUP_MEMORY_BYTES=str(1 << 20)), 1500, 300
+    w.send(forecast(f"e{i}", 0.5, 1000 + i, stream=f"s{i % streams}") for i in range(n))
+    w.send(outcome(f"e{i}", i % 2, 100_000 + i) for i in range(n))
+    with w.worker() as worker:
+        w.wait_until_applied(2 * n)
+        assert worker.stop() == 0
+    assert w.applied()["outcomes_resolved"] == n
     w.judge()
 
 
@@ -66,7 +77,7 @@ def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row
         assert worker.stop() == 0
     shutil.rmtree(w.directory / "data")
     for _ in range(2):
-        with w.worker("--kill-restoring", "2000", TRUEUP_WRITE_BUFFER_BYTES="65536") as worker:
+        with w.worker("--kill-restoring", "2000", TRUEUP_MEMORY_BYTES=str(3 << 20)) as worker:
             assert worker.process.wait(90) == -signal.SIGKILL
     w.send(outcome(f"e{i}", 1, 100_000 + i) for i in range(n))
     with w.worker() as worker:

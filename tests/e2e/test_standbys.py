@@ -19,7 +19,7 @@ def w(world: MakeWorld) -> World:
         partitions=PARTITIONS,
         TRUEUP_STANDBYS="1",
         TRUEUP_SESSION_SECONDS="6",
-        TRUEUP_WRITE_BUFFER_BYTES="65536",
+        TRUEUP_MEMORY_BYTES=str(3 << 20),
         TRUEUP_CHECKPOINT_SECONDS="0",  # rows of every batch are written: there are tables on disk to be damaged
     )
 

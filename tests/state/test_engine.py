@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from state import kinds, ledger, services
+from state import kinds, ledger, tickets
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
@@ -283,28 +283,26 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
         return one.table, outputs
 
     kept = run()
-    monkeypatch.setattr(services, "KEPT", 1)
+    monkeypatch.setattr(tickets, "MEMORY", 1)
     assert run() == kept
 
 
-def test_partitions_share_the_memory_for_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of ten partitions reads the rows of earlier streams again, where a single one still has them."""
-    monkeypatch.setattr(services, "KEPT", 200)
-    read = dict.fromkeys((1, 10), 0)
-    for sharers in read:
+def test_streams_beyond_the_memory_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = {200_000: 0, 20_000: 0}
+    for memory in read:
         one = worker()
-        one.partition = Partition(OPEN, one.table.get, sharers=partial(int, sharers))
+        one.partition = Partition(OPEN, one.table.get, memory=partial(int, memory))
         for t in range(20):
             one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
 
-        def get(key: bytes, sharers: int = sharers, table: Table = one.table) -> bytes | None:
-            read[sharers] += 1
+        def get(key: bytes, memory: int = memory, table: Table = one.table) -> bytes | None:
+            read[memory] += 1
             found: bytes | None = table.get(key)
             return found
 
         monkeypatch.setattr(one.partition.services, "_get", get)
         one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
-    assert read[1] == 0 < read[10]
+    assert read[200_000] == 0 < read[20_000]
 
 
 @pytest.mark.parametrize(

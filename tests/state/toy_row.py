@@ -66,7 +66,7 @@ def main() -> None:
     told = Gauges(10, "0", lambda: (), policies)
     for partition, n in enumerate((3, 4)):
         told.assigned(partition, read(rows.get, policies, ["s"], Fence()))
-        told.written(partition, Changes({kinds.FENCE.key(): Fence().encode()}, {key: toys.encode(Toy(n))}))
+        told.written(partition, Changes({kinds.FENCE.key(): Fence().encode()}, {"s": {key: toys.encode(Toy(n))}}))
     plan = Plan(1, lambda *_: 0, lambda _: frozenset({(0, 0), (1, 0)}), lambda _: 0, [[0, 0]])
     (made,) = rescaled([{key: toys.encode(Toy(n))} for n in (3, 4)], plan)
     older = {key: seal(toys.letter[0], 9, b"")}

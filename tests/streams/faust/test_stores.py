@@ -78,7 +78,7 @@ from pathlib import Path
 from streams.config.settings import Settings
 from tests.streams.fakes import wire
 path = Path(sys.argv[1])
-store = wire(path, settings=Settings(data_dir=path, write_buffer_bytes=65536)).table.store
+store = wire(path, settings=Settings(data_dir=path, memory_bytes=3 << 20)).table.store
 for n in range(500):
     store.write(0, [(b"k%d" % i, os.urandom(100)) for i in range(10 * n, 10 * n + 10)], 10 * n + 9)
 os._exit(0)
@@ -327,7 +327,7 @@ from pathlib import Path
 from streams.config.settings import Settings
 from tests.streams.fakes import wire
 path = Path(sys.argv[1])
-store = wire(path, settings=Settings(data_dir=path, write_buffer_bytes=65536)).table.store
+store = wire(path, settings=Settings(data_dir=path, memory_bytes=3 << 20)).table.store
 n, end = 0, time.monotonic() + 60
 store.write(0, [], 0)
 (first,) = path.rglob("*.log")
@@ -349,7 +349,7 @@ def test_a_manifest_that_lost_its_last_record_is_noticed(tmp_path: Path, caplog:
 
 def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None:
     size = 32 << 20
-    store = wire(tmp_path, settings=Settings(data_dir=tmp_path, block_cache_bytes=size)).table.store
+    store = wire(tmp_path, settings=Settings(data_dir=tmp_path, memory_bytes=3 * size)).table.store
     assert isinstance(store, RocksStore)
     for n in range(80):
         for partition in range(8):

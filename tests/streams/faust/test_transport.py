@@ -258,7 +258,7 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(consumer: Batc
     assert throttle() == []
 
 
-@pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
+@pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
 def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer_of(0).awaited = O0
     for n in range(BEHIND):
@@ -270,7 +270,7 @@ def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: Ba
     assert brokers.calls == [("throttle", ([O0], []))]
 
 
-@pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
+@pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
 def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer_of(1)
     huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
@@ -291,7 +291,7 @@ def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: Bat
     assert brokers.calls == [("throttle", ([], [F0]))]
 
 
-@pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
+@pytest.mark.parametrize("settings", [Settings(memory_bytes=12 << 20)], ids=["a buffer of 1 MiB"])
 def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
     consumer._throttle()
@@ -301,7 +301,7 @@ def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchCon
 
 
 @pytest.mark.usefixtures("brokers")
-@pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
+@pytest.mark.parametrize("settings", [Settings(memory_bytes=12 << 20)], ids=["a buffer of 1 MiB"])
 def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsumer) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 9 * 3_600_000, None, bytes(4 << 20))])
     consumer._throttle()

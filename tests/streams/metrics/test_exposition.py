@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +13,7 @@ from state.policies import Policies
 from state.policy import Policy
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
+from streams.metrics import exposition
 from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Source
@@ -45,6 +47,19 @@ class Counted:
         text = self._exposition.text(held, {})
         self.written += sum(each is not before.get(name) for name, each in self._exposition._written.items())
         return text
+
+
+def test_a_scrape_that_takes_long_leaves_streams_to_the_next_one_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "SECONDS", 0.0)
+    made, streams = Counted(), [f"s{i}" for i in range(4)]
+    held = {0: holding({kinds.SCORES.key(stream): SCORES[0] for stream in streams})}
+    made.text(held)
+    assert made.written == 4, "new ones are written at once"
+    for stream in streams:
+        hold(held[0], kinds.SCORES, SCORES[1], stream)
+    texts = [made.text(held) for _ in range(5)]
+    assert made.written == 8
+    assert [text.count(" 20.0\n") for text in texts] == [n * texts[4].count(" 20.0\n") // 4 for n in (1, 2, 3, 4, 4)]
 
 
 def test_a_stream_is_written_again_when_a_row_of_it_changed_and_no_other_is() -> None:

@@ -32,7 +32,7 @@ from state.versions import Versions
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
 from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
-from streams.metrics.snapshot import PartitionSnapshot, read
+from streams.metrics.snapshot import PartitionSnapshot, by_stream, read
 from streams.metrics.stage import Sampler
 from streams.metrics.views import CELLS
 from streams.records.decoding import REASONS
@@ -194,18 +194,20 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             distribution.observe(0.5, day * DAY_MS)
     changed = Effects(
         {kinds.FENCE.key(): Fence().encode()},
-        {
-            kinds.AGES.key("s"): kinds.AGES.encode(ages),
-            kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
-            kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
-            kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
-            kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
-            kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
-            kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
-            kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
-            kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
-            kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
-        },
+        by_stream(
+            {
+                kinds.AGES.key("s"): kinds.AGES.encode(ages),
+                kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+                kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
+                kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
+                kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
+                kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
+                kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
+                kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
+                kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
+                kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
+            }
+        ),
         untaught={"s": 3},
     )
     gauges.applied(0, changed, Fence())
@@ -227,7 +229,7 @@ def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_rest
     assert value(gauges, "resolved_vectors", stream="numbers") == 60
     assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
     again = made()
-    again.assigned(0, holding(effects[0].of_streams))
+    again.assigned(0, holding({key: row for rows in effects[0].of_streams.values() for key, row in rows.items()}))
     assert value(again, "resolved_vectors", stream="classes") == 30
     for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
         for kind in ("raw", "calibrated"):
@@ -477,7 +479,7 @@ def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None
 
 def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:
     before = Live(made())
-    row = before.fold(0, pairs(20)).of_streams[kinds.SCORES.key("s")]
+    row = before.fold(0, pairs(20)).of_streams["s"][kinds.SCORES.key("s")]
     gauges = made()
     gauges.assigned(0, holding({kinds.SCORES.key("s"): row}))
     assert value(gauges, "resolved", stream="s") == 20

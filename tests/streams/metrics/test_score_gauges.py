@@ -203,7 +203,7 @@ def test_a_revision_of_a_closed_window_is_shown_at_once() -> None:
     for _ in range(20):
         each.revise(0.5, 0.5, 0.5, 0.0, 1.0, 1)
     told.written(
-        0, Changes({kinds.FENCE.key(): Fence().encode()}, {kinds.WINDOWS.key("s0"): kinds.WINDOWS.encode(each)})
+        0, Changes({kinds.FENCE.key(): Fence().encode()}, {"s0": {kinds.WINDOWS.key("s0"): kinds.WINDOWS.encode(each)}})
     )
     assert before == 0
     assert reading(told).value("resolved_bin_outcomes", place) == each.total.bins("raw")[5].y == 20
