@@ -70,11 +70,10 @@ images: setup jars ## build the images with podman and run them confined against
 compose: setup jars ## run docker-compose.yml by Docker: fed, watched, killed, kept, audited; about ten minutes; skips without Docker
 	$(BIN)/python -m tests.images.compose
 
-bench: compiled jars rivals ## the same job for trueup, a plain loop and Kafka Streams, then one whose sources have other keys; a quarter of an hour
-	$(BIN)/python -m tests.bench.throughput
-	$(BIN)/python -m tests.bench.repartition
+bench: compiled jars rivals ## throughput, latency, growth, replay, sources of other keys, beside a plain loop and Kafka Streams; an hour of two idle cores (QUICK=1: a part, five minutes)
+	$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-latency: compiled jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
+latency: compiled jars rivals ## forecast in the log to answer in the log, and processor time, at steady rates, beside Kafka Streams; about ten minutes
 	$(BIN)/python -m tests.bench.latency
 
 growth: compiled jars ## events/s against rows, streams, features, partitions and workers; about ten minutes

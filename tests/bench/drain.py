@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,8 +22,9 @@ from tests.bench.backlog import Job, Record
 from tests.bench.contenders import LABELS, ROOT, Contender
 from tests.bench.watch import Watch
 
-#: A run that makes no progress for so long has failed, s.
-STALLED = 60.0
+#: Time between two looks at the broker, s, and looks in a row without progress after which a run is given up: a minute
+#: of an idle machine. They are counted, as a busy machine takes longer for each.
+LOOK, LOOKS = 0.05, 1200
 #: The share of answers that must be out before the clock starts: imports, assignment and JIT are behind, for everyone.
 WARM_UP = 0.1
 
@@ -37,6 +38,61 @@ class Process(Protocol):
 
     def poll(self) -> int | None:
         """Return its exit status once it has ended."""
+
+
+class Processes:
+    """Several processes as one: ended when any has."""
+
+    def __init__(self, each: Mapping[str, "subprocess.Popen[bytes]"], logs: Sequence[Path]) -> None:
+        self.each, self._logs = each, logs
+
+    def poll(self) -> int | None:
+        """Return the exit status of one that has ended."""
+        return next((status for process in self.each.values() if (status := process.poll()) is not None), None)
+
+    def tail(self) -> str:
+        """Return the ends of what they have printed."""
+        return "\n".join(log.read_text(errors="replace")[-1500:] for log in self._logs if log.exists())
+
+
+class Together(Watch):
+    """Watches the broker, and several processes as one contender."""
+
+    def __init__(self, processes: Processes, broker: int) -> None:
+        super().__init__({**{name: process.pid for name, process in processes.each.items()}, "broker": broker})
+        self.names = list(processes.each)
+
+    def cpu(self, name: str, start: float, end: float) -> float:
+        """Return the CPU seconds; of the contender those of all its processes."""
+        return sum(super(Together, self).cpu(each, start, end) for each in self._of(name))
+
+    def rss(self, name: str) -> int:
+        """Return the most resident memory; of the contender the sum of what each had."""
+        return sum(super(Together, self).rss(each) for each in self._of(name))
+
+    def _of(self, name: str) -> list[str]:
+        return self.names if name == "contender" else [name]
+
+
+class Looks:
+    """Looks at a run until it is done, as long as it goes on.
+
+    ``who``: in messages.
+    ``process``: what does the job.
+    """
+
+    def __init__(self, who: str, process: Process) -> None:
+        self._who, self._process = who, process
+        self._seen, self._left = "", LOOKS
+
+    async def look(self, state: str) -> None:
+        """Wait until the next look; raises WrongError if the process has ended, or the state is what it long was."""
+        if (status := self._process.poll()) is not None:
+            raise WrongError(f"{self._who} ended with {status}: {state}")
+        self._seen, self._left = state, self._left - 1 if state == self._seen else LOOKS
+        if not self._left:
+            raise WrongError(f"{self._who} cannot go on: {LOOKS} looks in a row saw {state}")
+        await asyncio.sleep(LOOK)
 
 
 @dataclass
@@ -107,17 +163,12 @@ async def run(
     await backlog.create(broker.bootstrap, names, job.partitions, [changelog])
     await backlog.produce(broker.bootstrap, prefix, made)
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
-        async with started(contender, broker.bootstrap, prefix, directory, environment) as (process, log):
+        stages = {"worker": contender}
+        async with started_all(stages, broker.bootstrap, prefix, directory, environment) as processes:
             begun = time.time()
-            with Watch({"contender": process.pid, "broker": broker.pid}) as watch:
+            with Together(processes, broker.pid) as watch:
                 follower = Follower(contender, broker.bootstrap, prefix, job)
-                try:
-                    async with asyncio.timeout(None) as limit:
-                        await follower.follow(process, limit)
-                except TimeoutError:
-                    raise WrongError(f"{contender.name} stalled: {follower.state}; {_tail(log)}") from None
-                except ProcessLookupError:
-                    raise WrongError(f"{contender.name} ended with {process.returncode}: {_tail(log)}") from None
+                await follower.follow(processes)
         answers, end = await follower.verified()
         return figures(job, answers.appended, end, begun, watch)
 
@@ -146,8 +197,27 @@ async def started(
         process.wait()
 
 
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-1500:] if log.exists() else ""
+@asynccontextmanager
+async def started_all(
+    stages: Mapping[str, Contender],
+    brokers: str,
+    prefix: str,
+    directory: str,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[Processes]:
+    """Run the processes of a contender, by their names, as `started`; what they printed is added to a `WrongError`."""
+    async with AsyncExitStack() as stack:
+        each, logs = {}, []
+        for name, one in stages.items():
+            place = Path(directory) / name
+            place.mkdir()
+            each[name], log = await stack.enter_async_context(started(one, brokers, prefix, str(place), environment))
+            logs.append(log)
+        processes = Processes(each, logs)
+        try:
+            yield processes
+        except WrongError as exc:
+            raise WrongError(f"{exc}; {processes.tail()}") from None
 
 
 class Follower:
@@ -165,25 +235,23 @@ class Follower:
         self._job = job
         self._answers = self._partitions("calibrated")
         self._resolved = self._partitions("resolved")
-        self.state = "nothing answered"
 
     def _partitions(self, label: str) -> list[TopicPartition]:
         return [TopicPartition(f"{self._prefix}-{label}", n) for n in range(self._job.partitions)]
 
-    async def follow(self, process: Process, limit: asyncio.Timeout) -> None:
-        """Return when the job is done.
-
-        Raises ProcessLookupError if the process ended before; TimeoutError if nothing moved for `STALLED` seconds.
-        """
-        loop = asyncio.get_running_loop()
+    async def follow(self, process: Process) -> None:
+        """Return when the job is done; raises WrongError as `Looks`."""
+        looks = Looks(self._contender.name, process)
         async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
             async for state in self._states(consumer):
-                if process.poll() is not None:
-                    raise ProcessLookupError
-                if state != self.state:
-                    self.state = state
-                    limit.reschedule(loop.time() + STALLED)
-                await asyncio.sleep(0.03)
+                await looks.look(state)
+
+    async def answered(self, process: Process, answers: int) -> None:
+        """Return when there are as many answers; raises WrongError as `Looks`."""
+        looks = Looks(self._contender.name, process)
+        async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
+            while (out := sum((await consumer.end_offsets(self._answers)).values())) < answers:
+                await looks.look(f"{out:,} of {answers:,} answers")
 
     async def _states(self, consumer: AIOKafkaConsumer) -> AsyncIterator[str]:
         while (out := sum((await consumer.end_offsets(self._answers)).values())) < self._job.forecasts:

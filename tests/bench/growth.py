@@ -1,15 +1,17 @@
 """Events a second of trueup against what grows: rows of state, streams, features, partitions, workers.
 
-``python -m tests.bench.growth [rows|streams|features|partitions|workers ...] [--full] [--out DIRECTORY]``
+``python -m tests.bench.growth [rows|streams|features|partitions|workers ...] [--full] [--out FILE]``
 
 Each point is the median of a few backlogs that running workers drain, after a little work that does not count. Rows:
 the state first gets that many pending events, and the outcomes that are measured belong to random ones of them, so
-every one is a lookup anywhere in the state. A table and a picture each; the last line is one JSON object.
+every one is a lookup anywhere in the state. Streams take turns, and each gets forecasts in every backlog. A table
+each and one picture of all; the last line is one JSON object.
 """
 
 import argparse
 import asyncio
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -20,11 +22,12 @@ import numpy.typing as npt
 import orjson
 
 from lab.broker import Broker
+from lab.picture import write
 from tests.bench import backlog, contenders
 from tests.bench.backlog import Job, Record
 from tests.bench.figures import medians, table
 from tests.bench.live import workers
-from tests.bench.picture import lines
+from tests.bench.picture import panel
 
 #: Forecasts of one measured backlog, and how many backlogs are measured at a point. A partition gets a few batches at
 #: least: answers of one batch carry one time.
@@ -93,7 +96,7 @@ async def streams(broker: Broker, sizes: list[int]) -> Points:
     """Measure against streams that take turns: the worst order for whatever is kept of a stream."""
     found: Points = {}
     for size in sizes:
-        found[size] = await _point(broker, Job(FORECASTS, streams=size))
+        found[size] = await _point(broker, Job(max(FORECASTS, size), streams=size))
         _say("streams", size, found[size])
     return found
 
@@ -137,10 +140,10 @@ Measure = Callable[[Broker, list[int]], Coroutine[object, object, Points]]
 #: What can be measured: by what, at which points, and at which with --full.
 DIMENSIONS: dict[str, tuple[Measure, list[int], list[int]]] = {
     "rows": (rows, [10_000, 100_000, 500_000], [10_000, 100_000, 1_000_000, 10_000_000]),
-    "streams": (streams, [1, 100, 10_000], [1, 10, 100, 1000, 10_000, 100_000]),
+    "streams": (streams, [1, 100, 10_000, 100_000], [1, 10, 100, 1000, 10_000, 100_000]),
     "features": (features, [0, 8, 64], [0, 4, 16, 32, 64]),
     "partitions": (partitions, [1, 4, 16], [1, 4, 16, 64]),
-    "workers": (processes, [1, 2], [1, 2]),
+    "workers": (processes, [1, 2], [1, 2, 4]),
 }
 COLUMNS = {
     "events_per_s": "events/s",
@@ -156,12 +159,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="what", help=f"{', '.join(DIMENSIONS)}; all if none is named")
     parser.add_argument("--full", action="store_true", help="more and larger sizes; ten million rows take minutes")
-    parser.add_argument("--out", type=Path, default=Path("trueup-bench"), help="directory of the pictures")
+    parser.add_argument("--out", type=Path, default=Path("trueup-bench/growth.svg"), help="where the picture goes")
     options = parser.parse_args()
     if unknown := set(options.what) - set(DIMENSIONS):
         parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(DIMENSIONS)}")
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
-    result = {}
+    result, panels = {}, []
     for what in options.what or DIMENSIONS:
         measure, some, many = DIMENSIONS[what]
         with Broker() as broker:  # a new one each: what another dimension left behind is in nobody's figures
@@ -171,10 +174,11 @@ def main() -> None:
             for n, one in found.items()
         ]
         print("\n" + table([what, *COLUMNS.values()], cells) + "\n", flush=True)
-        out = options.out / f"growth-{what}.png"
-        rates = {"events/s": [one["events_per_s"] for one in found.values()]}
-        lines(list(found), rates, (what, "events a second"), f"events a second by {what}", out)
+        panels.append(panel({size: one["events_per_s"] for size, one in found.items()}, what, "events/s"))
         result[what] = {f"{n:g}": {key: round(value, 1) for key, value in one.items()} for n, one in found.items()}
+    said = f"One point is the median of {RUNS} backlogs, histogram, {os.cpu_count()} cores shared with the broker"
+    write(options.out, "Events a second against what grows", [said], panels)
+    print(f"picture: {options.out}")
     print(orjson.dumps(result).decode())
 
 

@@ -4,8 +4,9 @@
 
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
 dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
-them. Each figure is the least of five runs, in us a record. A part whose objects fit the processor's own cache costs
-least: `agents.applying.PART`, `agents.sending.PART`. The last line is one JSON object.
+them, and a router takes what intake made of them. Each figure is the least of five runs, in us of processor time a
+record. A part whose objects fit the processor's own cache costs least: `agents.applying.PART`, `agents.sending.PART`.
+The last line is one JSON object.
 """
 
 import argparse
@@ -14,7 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import thread_time
+from typing import Any, cast
 
 import orjson
 from aiokafka.structs import TopicPartition
@@ -27,15 +29,18 @@ from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
+from state.router import Router
 from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
 from streams.faust.producing import RecordBatch
+from streams.faust.routed_outputs import RoutedOutputs
 from streams.kafka import codecs
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits
 from streams.records.making import Maker
 from streams.records.merge import Merged
+from streams.records.routing import RouteDecoder
 from tests.bench import repartition
 from tests.bench.backlog import Job, backlog
 from tests.bench.figures import table
@@ -43,6 +48,7 @@ from tests.streams.fakes import record
 
 STEPS = ("decode", "fold", "encode")
 INTAKE = ("map", "pack")
+ROUTER = ("decode", "route", "encode", "rows")
 RUNS = 5
 LATER = 5_000
 
@@ -73,13 +79,13 @@ def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
         partition, decoder = Partition(policies, rows.get), Decoder(policies, Limits())
         spent = dict.fromkeys(STEPS, 0.0)
         for at in range(0, len(made), size):
-            times = [perf_counter()]
+            times = [thread_time()]
             events = decoder.events(made[at : at + size])
-            times.append(perf_counter())
+            times.append(thread_time())
             effects = partition.fold(events)
-            times.append(perf_counter())
+            times.append(thread_time())
             encoded(effects.outputs, settings, 0)
-            times.append(perf_counter())
+            times.append(thread_time())
             for step, began, ended in zip(STEPS, times, times[1:], strict=False):
                 spent[step] += ended - began
             rows.update(effects.rows)
@@ -87,8 +93,8 @@ def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
     return best
 
 
-def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
-    """Return the us a source record of mapping and of packing, in parts of a size."""
+def source_records(form: str, forecasts: int) -> tuple[Maker, list[tuple[TopicPartition, Any]]]:
+    """Return an intake's maker, and records of its sources by time."""
     encoder = repartition.Encoder(form)
     batch = [
         (TopicPartition(f"b-{label}", partition), record(f"b-{label}", partition, i, ts, key, value))
@@ -99,27 +105,66 @@ def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
     with TemporaryDirectory() as directory:
         streams = Path(directory) / "streams.toml"
         streams.write_text(repartition.sources("b", encoder))
-        settings = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
-    intake = Maker(settings)
+        intake = Maker(Settings.from_env({"TRUEUP_STREAMS": str(streams)}))
     intake.know(dict.fromkeys(intake.topics, 4), dict.fromkeys(intake.readers, "id"))
-    codec, now, best = (
-        codecs.NUMBERS[settings.compression],
-        int(time.time() * 1000),
-        dict.fromkeys(INTAKE, float("inf")),
-    )
+    return intake, batch
+
+
+def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
+    """Return the us a source record of mapping and of packing, in parts of a size."""
+    intake, batch = source_records(form, forecasts)
+    codec, now, best = codecs.NUMBERS[Settings().compression], _now(), dict.fromkeys(INTAKE, float("inf"))
     for _ in range(RUNS):
         sending = Sending(lambda: PackedBatch(intake.topics, lambda: RecordBatch(1 << 20, codec), _nowhere, _uncounted))
         spent = dict.fromkeys(INTAKE, 0.0)
         for at in range(0, len(batch), size):
-            times = [perf_counter()]
+            times = [thread_time()]
             making = intake.make(batch[at : at + size], now)
-            times.append(perf_counter())
+            times.append(thread_time())
             sending.add(making)
-            times.append(perf_counter())
+            times.append(thread_time())
             for step, began, ended in zip(INTAKE, times, times[1:], strict=False):
                 spent[step] += ended - began
         best = {step: min(best[step], spent[step] / len(batch) * 1e6) for step in INTAKE}
     return best
+
+
+def measure_router(size: int, forecasts: int) -> dict[str, float]:
+    """Return the us a route or label of each step of a router, in parts of a size; rows are made every 20,000."""
+    intake, batch = source_records("json", forecasts)
+    making, settings = intake.make(batch, _now()), Settings()
+    sent = [
+        (number, record(label, 0, i, each.stamp or 0, each.key, each.value))
+        for number, (label, made) in enumerate((("routes", making.then), ("labels", making.first)))
+        for i, each in enumerate(each for n in range(4) for each in made[label, n])
+    ]
+    sent.sort(key=lambda each: each[1].timestamp)
+    outputs, best = (
+        RoutedOutputs(settings, lambda: cast("Any", None), lambda: 4, _uncounted),
+        dict.fromkeys(ROUTER, float("inf")),
+    )
+    for _ in range(RUNS):
+        rows: dict[bytes, bytes | None] = {}
+        router, decoder, spent = Router(settings.policies, rows.get), RouteDecoder(), dict.fromkeys(ROUTER, 0.0)
+        for at in range(0, len(sent), size):
+            times = [thread_time()]
+            events = decoder.events(sent[at : at + size])
+            times.append(thread_time())
+            made = router.apply(events)
+            times.append(thread_time())
+            outputs.batch(0, settings).add(made)
+            times.append(thread_time())
+            if at // 20_000 != (at + size) // 20_000:
+                rows.update(router.checkpoint().rows)
+            times.append(thread_time())
+            for step, began, ended in zip(ROUTER, times, times[1:], strict=False):
+                spent[step] += ended - began
+        best = {step: min(best[step], spent[step] / len(sent) * 1e6) for step in ROUTER}
+    return best
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 async def _nowhere(batches: Sequence[object]) -> list[int]:
@@ -157,7 +202,9 @@ def main() -> None:
         for size in map(int, options.sizes.split(","))
     }
     print(f"intake takes parts of {agents.sending.PART}\n{shown(mapped, INTAKE)}")
-    found |= mapped
+    routed = {f"router, {size}": measure_router(size, 20_000) for size in map(int, options.sizes.split(","))}
+    print(shown(routed, ROUTER))
+    found |= mapped | routed
     print(orjson.dumps({name: {k: round(v, 2) for k, v in one.items()} for name, one in found.items()}).decode())
 
 

@@ -1,5 +1,6 @@
 """Pictures of measurements."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -7,13 +8,13 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-_OURS, _INK, _FAINT = "#1f6f8b", "#26323a", "#dfe4e7"
+from agents.status.axes import Linear, Log, Scale
+from agents.status.markup import Markup
+from agents.status.plot import MARGINS, Plot, padded
+
+_INK, _FAINT = "#26323a", "#dfe4e7"
+_WIDTH, _HEIGHT = 270.0, 210.0
 _STYLE: Final[Any] = {"font.family": "DejaVu Sans", "font.size": 11, "text.color": _INK, "axes.labelcolor": _INK}
-
-
-def _save(figure: Figure, out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=150)
 
 
 def tails(curves: Mapping[str, Sequence[float]], title: str, out: Path) -> None:
@@ -38,29 +39,23 @@ def tails(curves: Mapping[str, Sequence[float]], title: str, out: Path) -> None:
         axes.grid(color=_FAINT, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9)
-        _save(figure, out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out, dpi=150)
 
 
-def lines(
-    xs: Sequence[float], series: Mapping[str, Sequence[float]], labels: tuple[str, str], title: str, out: Path
-) -> None:
-    """Draw values above a logarithmic axis, from zero."""
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(7, 4.2), layout="constrained")
-        axes = figure.add_subplot()
-        for name, values in series.items():
-            axes.plot(xs, values, marker="o", label=name, color=None if len(series) > 1 else _OURS)
-        if min(xs) > 0:
-            axes.set_xscale("log")
-        axes.set_xticks(xs, [f"{x:,.0f}" for x in xs])
-        axes.minorticks_off()
-        axes.set_ylim(0, 1.1 * max(max(values) for values in series.values()))
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xlabel(labels[0])
-        axes.set_ylabel(labels[1])
-        axes.set_title(title, fontsize=11, loc="left")
-        axes.grid(color=_FAINT, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        if len(series) > 1:
-            axes.legend(frameon=False)
-        _save(figure, out)
+def panel(points: Mapping[float, float], x_name: str, y_name: str) -> Markup:
+    """Return a diagram of values above what they depend on, from zero; a small one, to stand beside others."""
+    left, top, right, bottom = MARGINS
+    low, high = min(points), max(points)
+    ends = left, _WIDTH - right
+    x: Scale = (
+        Log(10.0 ** math.floor(math.log10(low) + 1e-9), 10.0 ** math.ceil(math.log10(high) - 1e-9), *ends)
+        if low > 0 and high > 20 * low
+        else Linear(0.0, high, *ends)
+    )
+    plot = Plot(_WIDTH, _HEIGHT, x, Linear(*padded(points.values()), _HEIGHT - bottom, top), f"{y_name} by {x_name}")
+    plot.axes(x_name, y_name, x_ticks=min(6, round(high)) if isinstance(x, Linear) else 6)
+    plot.line(list(points.items()), "calibrated")
+    for at, value in points.items():
+        plot.dot(at, value, "calibrated", f"{at:,.0f} {x_name}: {value:,.0f}")
+    return plot.svg()

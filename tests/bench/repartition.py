@@ -22,20 +22,18 @@ import io
 import json
 import logging
 import random
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
 import orjson
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 
 from lab.broker import Broker
 from streams.config.settings import Settings
@@ -43,10 +41,9 @@ from streams.kafka import partitioner, topics
 from tests.bench import backlog
 from tests.bench.backlog import Job, Record
 from tests.bench.contenders import KAFKA_STREAMS, Contender, named
-from tests.bench.drain import STALLED, Follower, Process, WrongError, started
+from tests.bench.drain import Follower, Together, WrongError, started_all
 from tests.bench.figures import medians, table
 from tests.bench.throughput import shown
-from tests.bench.watch import Watch
 
 #: Partitions of the topics of scores and of labels.
 WIDTHS = {"scores": 4, "chargebacks": 6}
@@ -192,14 +189,6 @@ class SourceFollower(Follower):
         super().__init__(contender, brokers, prefix, job)
         self._encoder = encoder
 
-    async def warmed(self, process: Process, answers: int) -> None:
-        """Return when there are as many answers; raises `ProcessLookupError` if the process has ended before."""
-        async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
-            while sum((await consumer.end_offsets(self._answers)).values()) < answers:
-                if process.poll() is not None:
-                    raise ProcessLookupError
-                await asyncio.sleep(0.03)
-
     async def _ask(self, producer: AIOKafkaProducer, turn: int) -> None:
         if self._encoder is None:
             await super()._ask(producer, turn)
@@ -211,38 +200,6 @@ class SourceFollower(Follower):
                 name = next(each for each in names if partitioner.partition(each.encode(), self._job.partitions) == n)
                 value = self._encoder.encode("scores", score(name, stream, 0.5, ts))
                 await producer.send(f"{self._prefix}-scores", value, b"card", timestamp_ms=ts)
-
-
-class Processes:
-    """Several processes as one: ended when any has."""
-
-    def __init__(self, each: Mapping[str, "subprocess.Popen[bytes]"]) -> None:
-        self.each = each
-
-    def poll(self) -> int | None:
-        """Return the exit status of one that has ended."""
-        return next((status for process in self.each.values() if (status := process.poll()) is not None), None)
-
-    returncode = property(poll)
-
-
-class Together(Watch):
-    """Watches the broker, and several processes as one contender."""
-
-    def __init__(self, processes: Processes, broker: int) -> None:
-        super().__init__({**{name: process.pid for name, process in processes.each.items()}, "broker": broker})
-        self.names = list(processes.each)
-
-    def cpu(self, name: str, start: float, end: float) -> float:
-        """Return the CPU seconds; of the contender those of all its processes."""
-        return sum(super(Together, self).cpu(each, start, end) for each in self._of(name))
-
-    def rss(self, name: str) -> int:
-        """Return the most resident memory; of the contender the sum of what each had."""
-        return sum(super(Together, self).rss(each) for each in self._of(name))
-
-    def _of(self, name: str) -> list[str]:
-        return self.names if name == "contender" else [name]
 
 
 def contenders(form: str, threads: int) -> Iterator[Contender]:
@@ -260,14 +217,11 @@ def contenders(form: str, threads: int) -> Iterator[Contender]:
         )
 
 
-def stages(entry: "Entry") -> Iterator[tuple[str, Contender]]:
-    """Yield the processes of a contender, by their names."""
-    contender = entry.contender
-    if contender.calibrator is None or entry.encoder is None:
-        yield STAGES[-1], contender
-        return
-    for stage in STAGES:
-        yield stage, replace(contender, command=(*contender.command[:-1], stage))
+def stages(contender: Contender, *, behind_intake: bool) -> dict[str, Contender]:
+    """Return the processes of a contender, by their names."""
+    if contender.calibrator is None or not behind_intake:
+        return {STAGES[-1]: contender}
+    return {stage: replace(contender, command=(*contender.command[:-1], stage)) for stage in STAGES}
 
 
 async def run(entry: "Entry", broker: Broker, job: Job) -> dict[str, float]:
@@ -280,28 +234,14 @@ async def run(entry: "Entry", broker: Broker, job: Job) -> dict[str, float]:
         environment = _told(entry, brokers, prefix, Path(directory))
         await _create(entry, brokers, prefix, job, environment)
         await backlog.produce(brokers, prefix, entry.warm)
-        async with AsyncExitStack() as stack:
-            each, logs = {}, []
-            for name, one in stages(entry):
-                place = Path(directory) / name
-                place.mkdir()
-                process, log = await stack.enter_async_context(started(one, brokers, prefix, str(place), environment))
-                each[name] = process
-                logs.append(log)
-            processes = Processes(each)
+        each = stages(contender, behind_intake=entry.encoder is not None)
+        async with started_all(each, brokers, prefix, str(directory), environment) as processes:
             with Together(processes, broker.pid) as watch:
                 follower = SourceFollower(contender, brokers, prefix, job, entry.encoder)
-                try:
-                    async with asyncio.timeout(STALLED):
-                        await follower.warmed(processes, int(WARM * job.forecasts))
-                    start = time.time()
-                    await backlog.produce(brokers, prefix, entry.made)
-                    async with asyncio.timeout(None) as limit:
-                        await follower.follow(processes, limit)
-                except TimeoutError:
-                    raise WrongError(f"{entry.name} stalled: {follower.state}; {_tails(logs)}") from None
-                except ProcessLookupError:
-                    raise WrongError(f"{entry.name} ended: {_tails(logs)}") from None
+                await follower.answered(processes, int(WARM * job.forecasts))
+                start = time.time()
+                await backlog.produce(brokers, prefix, entry.made)
+                await follower.follow(processes)
         _, end = await follower.verified()
         events, seconds = (1 - WARM) * job.events, end - start
         return {
@@ -334,10 +274,6 @@ def _told(entry: "Entry", brokers: str, prefix: str, directory: Path) -> dict[st
         streams.write_text(sources(prefix, entry.encoder))
         told["TRUEUP_STREAMS"] = str(streams)
     return told
-
-
-def _tails(logs: list[Path]) -> str:
-    return "\n".join(log.read_text(errors="replace")[-1500:] for log in logs if log.exists())
 
 
 class Entry(NamedTuple):

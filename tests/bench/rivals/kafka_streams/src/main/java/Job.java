@@ -21,7 +21,8 @@ import org.apache.kafka.streams.state.Stores;
  * defaults but acks=all. Calibrators are cached, so that their changelog gets one row a commit; events are written as
  * they come. Offsets are committed every 30 s, after changelog and answers are flushed.
  *
- * <p>{@code java -cp target/classes:target/lib/* Job BROKERS PREFIX DIRECTORY}
+ * <p>{@code java -cp target/classes:target/lib/* Job BROKERS PREFIX DIRECTORY [LINGER_MS]}; Kafka Streams' own linger is
+ * 100 ms.
  */
 public final class Job {
     static final int BINS = 20;
@@ -126,6 +127,9 @@ public final class Job {
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
         settings.put(StreamsConfig.producerPrefix(ProducerConfig.ACKS_CONFIG), "all");
+        if (args.length > 3) {
+            settings.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), args[3]);
+        }
         KafkaStreams streams = new KafkaStreams(topology(args[1]), settings);
         CountDownLatch stopped = new CountDownLatch(1);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
