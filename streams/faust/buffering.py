@@ -123,7 +123,9 @@ class Buffering(Member):
                     f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: was the "
                     "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
                 )
-            self._lose(tp, position, earliest)
+            known = self._buffer_of(tp.partition).known[self.inputs.sources.index(tp.topic)][0]
+            if (unread := max(position, known + 1)) < earliest:  # else it was applied, and only read once more
+                self._lose(tp, unread, earliest)
             await self.seek_wait({tp: earliest})
             self._handed[tp] = earliest
 

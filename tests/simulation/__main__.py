@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with its share of the seeds (default: 1)")
     parser.add_argument("--mutant", default="", help="with a planted bug, by words of its name")
     parser.add_argument("--mutants", action="store_true", help="with each planted bug, until it is found")
+    parser.add_argument("--starts", type=int, default=1, help="so often, from other seeds; the median counts")
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in FIXED.items()):
         os.execve(  # noqa: S606 - this program again
@@ -40,7 +41,7 @@ def main() -> int:
     from tests.simulation.playing import simulated  # noqa: PLC0415 - as above
 
     if options.mutants:
-        return _mutants(options.first, options.histories, options.jobs)
+        return _mutants(options.first, options.histories, options.jobs, options.starts, options.mutant)
     mutant = next(name for name in MUTANTS if options.mutant in name) if options.mutant else ""
     if options.seed is not None:
         plan = planned(options.seed)
@@ -60,16 +61,16 @@ def main() -> int:
     return int(bool(found.failed))
 
 
-def _mutants(first: int, histories: int, jobs: int) -> int:
+def _mutants(first: int, histories: int, jobs: int, starts: int, words: str) -> int:
     """Look for each planted bug, and say how soon it was found; for the rare ones, too, if it may take long."""
     from tests.simulation import runs  # noqa: PLC0415 - as in `main`
     from tests.simulation.planting import MUTANTS, RARE  # noqa: PLC0415 - as above
 
     most = SOON if histories == sys.maxsize else histories
-    names = [name for name in MUTANTS if name not in RARE or most > SOON]
+    names = [name for name in MUTANTS if words in name and (name not in RARE or most > SOON)]
     missed = 0
     print("histories  seconds  planted bug: how it shows")
-    for name, n, seconds, wrong in runs.hunt(first, most, jobs, names):
+    for name, n, seconds, wrong in runs.hunt(first, most, jobs, names, starts):
         missed += not wrong
         print(f"{n:9} {seconds:8.1f}  {name}: {wrong or 'NOT FOUND'}"[:200], flush=True)
     print(f"{len(names) - missed} of {len(names)} planted bugs were found")

@@ -16,11 +16,16 @@ BUILDS: Final = (ARITHMETIC, ARITHMETIC + 1)
 _SHRINK: Final = Histogram.SHRINK
 _MODULES: Final = (assignor, in_force, membership)
 
+#: The one that runs.
+RUNNING = ARITHMETIC
+
 
 def run(build: int) -> None:
     """Let what runs from now on be of a build; one that is not of now shrinks histograms more."""
-    if vars(in_force)["ARITHMETIC"] == build:
+    global RUNNING  # noqa: PLW0603 - as what it stands for
+    if build == RUNNING:
         return
+    RUNNING = build
     for module in _MODULES:
         vars(module)["ARITHMETIC"] = build
     Histogram.SHRINK = _SHRINK + build - ARITHMETIC

@@ -5,6 +5,7 @@ others is a list with a hole. The directories are real: the store moves them asi
 is told by a file in it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -43,11 +44,14 @@ class Database:
     def __init__(self) -> None:
         self.writes: list[list[tuple[bytes, bytes | None]]] = []
         self.rows: dict[bytes, bytes] = {}
+        #: The rows by their keys; None: they have changed since.
+        self.sorted: list[tuple[bytes, bytes]] | None = None
         self.damaged = False
 
     def apply(self, write: list[tuple[bytes, bytes | None]]) -> None:
         """Append a write."""
         self.writes.append(write)
+        self.sorted = None
         for key, value in write:
             if value is None:
                 self.rows.pop(key, None)
@@ -56,7 +60,7 @@ class Database:
 
     def again(self, writes: list[list[tuple[bytes, bytes | None]]]) -> None:
         """Make it hold these writes."""
-        self.writes, self.rows = [], {}
+        self.writes, self.rows, self.sorted = [], {}, None
         for each in writes:
             self.apply(each)
 
@@ -65,11 +69,13 @@ class Iter:
     """An iterator over rows by their keys."""
 
     def __init__(self, database: Database) -> None:
-        self._rows, self._at = sorted(database.rows.items()), 0
+        if database.sorted is None:
+            database.sorted = sorted(database.rows.items())
+        self._rows, self._at = database.sorted, 0
 
     def seek(self, key: bytes) -> None:
         """Go to the first row from a key on."""
-        self._at = sum(each < key for each, _ in self._rows)
+        self._at = bisect_left(self._rows, (key,))
 
     def valid(self) -> bool:
         """Whether there is a row."""

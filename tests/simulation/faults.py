@@ -4,7 +4,7 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.errors import KafkaError
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The kinds of faults that are over at once; who is killed is down for a while.
 AT_ONCE: Final = ("jump", "stop", "damaged disk", "compact", "erase", "offsets", "retention")
+#: Requests other than appends, by the places of `PLACES`, by their numbers.
+_REQUESTS: Final = {"a commit": (8,), "a claim": (22,), "a rebalance": (11, 13, 14), "a look": (2, 9, 23)}
 
 
 class Faults:
@@ -71,33 +73,48 @@ class Faults:
 
         actor.process.left, actor.process.struck = fault.after, struck
 
-    def met(self, name: str, topics: set[str], applied: bool) -> None:  # noqa: FBT001 - see `Network.met`
-        """Let what is due amid an append strike: before it is sent, or when it is applied and nobody has been told."""
+    def met(self, name: str, request: Any, *, applied: bool) -> None:
+        """Let what is due amid a request strike: before it is sent, when it is applied, or soon after that."""
         actor = self._world.actors.get(name)
-        if actor is None or not actor.amid:
+        for fault in actor.amid if actor else ():
+            when, count, soon = fault.after % 3, fault.after // 3 % 4, fault.after // 12
+            if applied == (when == 0) or not self._is(fault.kind.partition(AMID)[2], request):
+                continue
+            actor.met += 1
+            if actor.met > count:
+                actor.amid.remove(fault)
+                actor.met = 0
+                if when == 2:
+                    actor.due.insert(0, fault._replace(after=soon))
+                    self.arm(actor)
+                    return
+                with within(None):
+                    self.strike(fault)
             return
-        fault = actor.amid[0]
-        if fault.kind.endswith(ANSWER) and not topics & {*self._world.base.outputs}:
-            return
-        actor.appends += 1
-        if actor.appends > fault.after % 12 and applied == bool(fault.after % 2):
-            actor.amid.pop(0)
-            actor.appends = 0
-            with within(None):
-                self.strike(fault)
+
+    def _is(self, place: str, request: Any) -> bool:
+        """Whether a request is one of those of a name."""
+        if request.API_KEY:
+            return request.API_KEY in _REQUESTS.get(place, ())
+        topics, base = {topic for topic, _ in request.topics}, self._world.base
+        if place == ANSWER:
+            return bool(topics & {*base.outputs})
+        # A checkpoint begins with its entry in the topic of the journal.
+        return place == "an append" or (place == "a checkpoint" and any("journal" in topic for topic in topics))
 
     def strike(self, fault: Fault) -> None:
         """Let a fault happen."""
         world = self._world
-        self.counts[fault.kind] += 1
+        kind = fault.kind.partition(AMID)[0]
+        self.counts[kind] += 1
         world.log(f"FAULT {fault.kind} {fault.worker}")
+        lasts = 0.0 if kind in AT_ONCE else fault.long + (kind in ("trouble", "leaders"))
         world.calm = max(world.calm, world.loop.now + fault.long + 4.0)  # whom it is for may have begun late
-        lasts = 0.0 if fault.kind in AT_ONCE else fault.long + (fault.kind in ("trouble", "leaders"))
         self.spans.append((world.loop.now, world.loop.now + lasts))
         if not fault.worker:
             self._for_all(fault)
             return
-        kind, actor = fault.kind.partition(AMID)[0], world.actors[fault.worker]
+        actor = world.actors[fault.worker]
         process = actor.process
         if process is None:
             return
@@ -127,7 +144,7 @@ class Faults:
         world = self._world
         rng = random.Random(f"{world.plan.seed} {fault}")
         if fault.kind == "trouble":
-            world.network.troubled = 0.02 + 0.1 * fault.long
+            world.network.troubled = 0.02 + 0.1 * (fault.long % 2)
             world.loop.call_later(1 + fault.long, self._untroubled)
         elif fault.kind == "compact":
             for era in world.eras:

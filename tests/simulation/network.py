@@ -25,8 +25,8 @@ class Network:
         self.troubled, self.troubles = 0.0, 0
         #: Names of processes of which nothing gets through.
         self.cut: set[str] = set()
-        #: Called with the name of a process that is about to send an append, the topics, and True when it was applied.
-        self.met: Callable[[str, set[str], bool], None] = lambda *_: None
+        #: Called with the name of a process and a request that it is about to send, and again when that was applied.
+        self.met: Callable[..., None] = lambda *_, **__: None
 
     async def connect(self, host: str, port: int, **options: Any) -> "Connection":  # noqa: ARG002 - as `create_conn`
         """Open a connection."""
@@ -87,11 +87,12 @@ class Connection:
         trouble = network.trouble()
         if trouble:
             network.log(f"{self._process.name if self._process else ''}: {type(request).__name__} is {trouble}")
-        if prepared.API_KEY == 0:
-            network.met(self._process.name if self._process else "", _topics(prepared), False)  # noqa: FBT003 - see there
+        network.met(self._process.name if self._process else "", prepared, applied=False)
         # It goes out in the name of the process: one that stands still from now on sends it when it goes on.
         network.loop.call_soon(self._depart, prepared, answered, trouble)
-        return asyncio.wait_for(answered, self._request_timeout)
+        timer = network.loop.call_later(self._request_timeout, _late, answered)
+        answered.add_done_callback(lambda _: timer.cancel())
+        return answered
 
     def _depart(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
         network = self._network
@@ -113,8 +114,7 @@ class Connection:
         self._busy = True
         name, identity = (self._process.name, self._process.identity) if self._process else ("", "")
         self._network.kafka.handle(request, partial(self._said, request, answered, trouble), identity)
-        if request.API_KEY == 0:
-            self._network.met(name, _topics(request), True)  # noqa: FBT003 - see there
+        self._network.met(name, request, applied=True)
 
     def _said(self, request: Any, answered: asyncio.Future[Any], trouble: str, *fields: Any) -> None:
         network = self._network
@@ -127,7 +127,8 @@ class Connection:
         else:
             network.loop.call_later(delay, self._answer, answered, response, context=Context())
         self._busy = False
-        network.loop.call_soon(self._next, context=Context())
+        if self._queue:
+            network.loop.call_soon(self._next, context=Context())
 
     def _answer(self, answered: asyncio.Future[Any], response: Any) -> None:
         if self._process is not None and self._process.name in self._network.cut:
@@ -143,5 +144,6 @@ class Connection:
         self._network.loop.call_soon(self.close, CloseReason.CONNECTION_BROKEN, context=context)
 
 
-def _topics(request: Any) -> set[str]:
-    return {topic for topic, _ in request.topics}
+def _late(answered: asyncio.Future[Any]) -> None:
+    if not answered.done():
+        answered.set_exception(TimeoutError())

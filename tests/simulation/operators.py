@@ -21,7 +21,6 @@ from tests.simulation.commands import command, trueup
 from tests.simulation.loop import PROCESS, within
 from tests.simulation.plan import (
     AUDITOR,
-    FEED,
     HELPER,
     INTAKE,
     LOAD,
@@ -146,7 +145,7 @@ async def _left_out(world: "World") -> None:
             if deadly:
                 world.left.add(found)
             await asyncio.sleep(PAUSE / 5)
-        if not deadly and (world.left or world.loop.now > FEED):
+        if not deadly and (world.left or world.loop.now > world.plan.feed):
             return
 
 

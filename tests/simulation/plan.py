@@ -1,6 +1,7 @@
 """What a seed stands for: the records that come, the processes that serve them, and the faults that strike."""
 
 import random
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from state.policy import DEFAULT_CALIBRATOR
@@ -8,8 +9,8 @@ from streams.config import stream_config
 from tests.events import Sent, forecast, mixed
 from tests.simulation.loop import BEGIN
 
-#: How long records come, s, and how long faults strike.
-FEED: Final = 8.0
+#: How long records come, s, if they do not pause; faults strike as long.
+FEEDS: Final = (1.5, 3.0, 8.0)
 SESSION: Final = 3.0
 NAMES: Final = ("anna", "berta", "carla")
 #: The stages, the first of them first, and who may run each.
@@ -65,47 +66,48 @@ class Fault(NamedTuple):
         return f"at {self.at:.2f} s, {self.after} callbacks later: {self.kind}{whom} for {self.long:.2f}"
 
 
-#: What stands in the kinds that strike amid an append, and amid one of answers alone.
+#: What stands in the kinds that strike amid a request, before the request, and which requests those are.
 AMID: Final = " amid "
 ANSWER: Final = "an answer"
+PLACES: Final = ("an append", ANSWER, "a checkpoint", "a commit", "a claim", "a rebalance", "a look")
 #: How those begin after which a process does not know for a while that others have taken over.
 STANDING: Final = ("pause", "cut")
-#: Which faults there are, and how often each is drawn.
+#: Which faults there are, and how often each is drawn, if all are.
 KINDS: Final = {
-    "kill": 20,
-    "kill amid an append": 25,
-    "pause": 8,
-    "pause amid an append": 16,
-    "trouble": 10,
+    "kill": 40,
+    "pause": 20,
+    "trouble": 8,
     "cut": 6,
     "stop": 6,
     "old disk": 5,
     "lost disk": 4,
     "torn disk": 4,
     "swapped disks": 3,
-    "foreign disk": 2,
-    "damaged disk": 3,
+    "foreign disk": 3,
+    "damaged disk": 4,
     "jump": 5,
     "configure": 6,
-    "compact": 4,
+    "compact": 3,
+    "erase": 4,
+    "offsets": 3,
+    "leaders": 3,
+    "full disk": 3,
+    "retention": 5,
 }
-#: What is drawn beside them: operators erase events and set offsets of a group, leaders of partitions move, one finds
-#: its disk full, and retention deletes inputs that are in a checkpoint, and sources that are committed.
-BESIDES: Final = {"erase": 4, "offsets": 3, "leaders": 3, "full disk": 2, "retention": 5}
+#: How often a history draws a kind, compared with all: many are left out of it, and one strikes again and again.
+SWARM: Final = (0, 0, 1, 1, 6)
+#: Those that strike nobody alone, and those after which nobody has to recover.
+FOR_ALL: Final = ("trouble", "compact", "erase", "offsets", "leaders", "retention")
+MILD: Final = (*FOR_ALL, "jump", "full disk")
 #: That the end of an input is lost, and its offsets are given to others; and in how many of the histories of workers
 #: alone who have no task and no auditor.
 LOST_TAIL: Final = "lost tail"
 LOSING: Final = 0.12
 
 
-#: What strikes operators, and how often each is drawn.
-AT_OPERATORS: Final = {
-    "kill": 4,
-    "kill amid an append": 4,
-    "pause": 3,
-    "pause amid an append": 6,
-    "cut": 2,
-}
+#: What strikes operators, how often each is drawn, and amid which requests.
+AT_OPERATORS: Final = {"kill": 8, "pause": 9, "cut": 2}
+OF_COMMANDS: Final = ("an append", "an append", "a claim", "a look")
 
 
 class Plan(NamedTuple):
@@ -114,6 +116,8 @@ class Plan(NamedTuple):
     seed: int
     #: Sent to source topics, or to trueup's own.
     records: list[Sent]
+    #: How long they come, s.
+    feed: float
     #: Number of partitions of trueup's topics.
     width: int
     #: The stage of each process, by its name.
@@ -218,60 +222,76 @@ LASTING: Final = 2
 
 def planned(seed: int) -> Plan:
     """Return what a seed stands for."""
-    rng, more = random.Random(f"plan {seed}"), random.Random(f"more {seed}")
+    rng = random.Random(f"plan {seed}")
     width, workers = rng.choice((1, 1, 2, 2, 3)), rng.choice((1, 2, 2, 3))
     names = dict.fromkeys(NAMES[:workers], WORKER)
-    sourced = more.random() < SOURCED
+    sourced = rng.random() < SOURCED
     if sourced:
-        counts = {INTAKE: more.choice((1, 2)), ROUTER: more.choice((1, 2)), WORKER: min(workers, 2)}
+        counts = {INTAKE: rng.choice((1, 2)), ROUTER: rng.choice((1, 2)), WORKER: min(workers, 2)}
         names = {name: stage for stage, n in counts.items() for name in OF_STAGE[stage][:n]}
-    n = rng.choice((20, 40, 60))
-    start = int((BEGIN + rng.choice((0.5, 0.5, -20.0))) * 1000)
-    step = int(FEED * 1000 / (n + 75))
-    records = mixed(n, seed=seed, start=start, step=step).sent
-    again = [each for each in records if each.topic == "forecasts" and rng.random() < rng.choice((0.0, 0.3))]
-    records += [each._replace(ts=each.ts + step * rng.randrange(12)) for each in again]
-    records.sort(key=lambda sent: sent.ts)
-    records += [forecast(f"{seed}-last-{n}", 0.5, records[-1].ts + 300) for n in range(3)]  # ripe by the clock alone
+    records, feed = _arriving(seed, rng)
     settings = {
         "batch_records": rng.choice((5, 20, 4_000)),
         "checkpoint_seconds": rng.choice((0.2, 1.0, 2.0, 5.0)),
         "quiet_seconds": rng.choice((0.0, 1.0, 1.0)),
         "latency_ms": rng.choice((0.0, 5.0, 200.0)),
-        "batch_bytes": rng.choice((900_000, 20_000)),
+        "batch_bytes": rng.choice((900_000, 20_000, 10_000)),
+        "standbys": rng.choice((0, 0, 1)),
     }
-    faults = []
-    for _ in range(rng.choice((1, 2, 3, 4, 6, 8))):
-        (kind,) = rng.choices(tuple(KINDS), tuple(KINDS.values()))
-        at, after, long = rng.random() * FEED, int(rng.random() ** 2 * 1500), rng.random() * 2
-        if kind.startswith("pause") or kind == "cut":
-            long = rng.choice((0.5, 2 * SESSION, 3 * SESSION)) * (0.6 + rng.random())
-        whom = "" if kind in ("trouble", "compact") else rng.choice(tuple(names))
-        faults.append(Fault(kind, whom, at, after, long))
-        if kind not in ("trouble", "compact", "jump") and rng.random() < 0.3:  # and once more while it recovers
-            faults.append(Fault("kill", whom, at + rng.random() * 0.2, int(rng.random() * 900), long))
     policies = rng.randrange(LASTING)
     if sourced:
-        policies += more.choice((0, LASTING, LASTING))
-        records = of_sources(records, more)
-    for _ in range(more.choice((0, 0, 1, 1, 2))):
-        (kind,) = more.choices(tuple(BESIDES), tuple(BESIDES.values()))
-        whom = more.choice(tuple(names)) if kind == "full disk" else ""
-        faults.append(Fault(kind, whom, more.random() * FEED, 0, more.random() * 2))
-        if kind == "retention":  # and somebody takes up what is left
-            faults.append(Fault("kill", more.choice(tuple(names)), faults[-1].at - 0.05, 0, 1.0))
-    settings["standbys"] = more.choice((0, 0, 1))
-    plan = Plan(seed, records, width, names, settings, policies, tuple(faults))
-    task = random.Random(f"task {seed}")
-    if task.random() < TASKED:
-        plan = _tasked(plan, task)
-    audit = random.Random(f"audit {seed}")
-    if audit.random() < AUDITED or plan.before:
-        plan = _audited(plan, audit)
-    loss = random.Random(f"loss {seed}")
-    if not (plan.sourced or plan.task or plan.audits is not None) and loss.random() < LOSING:
-        plan = _losing(plan, loss)
+        policies += rng.choice((0, LASTING, LASTING))
+        records = of_sources(records, rng)
+    plan = Plan(seed, records, feed, width, names, settings, policies, tuple(_struck(rng, feed, tuple(names))))
+    if rng.random() < TASKED:
+        plan = _tasked(plan, rng)
+    if rng.random() < AUDITED or plan.before:
+        plan = _audited(plan, rng)
+    if not (plan.sourced or plan.task or plan.audits is not None) and rng.random() < LOSING:
+        plan = _losing(plan, rng)
     return plan._replace(faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)))
+
+
+def _arriving(seed: int, rng: random.Random) -> tuple[list[Sent], float]:
+    """Return records with pauses and ties, some of them twice, and how long they come, s."""
+    n, feed = rng.choice((4, 10, 20, 40, 60)), rng.choice(FEEDS)
+    start = int((BEGIN + rng.choice((0.5, 0.5, -20.0))) * 1000)
+    step = int(feed * 1000 / (n + 75))
+    pauses = [(start + rng.randrange(n) * step, rng.choice((500, 2500))) for _ in range(rng.choice((0, 0, 1, 2)))]
+    tie = rng.choice((1, 1, 1, 50, 300))
+    records = []
+    often = rng.choice((0.0, 0.3))
+    for each in mixed(n, seed=seed, start=start, step=step).sent:
+        ts = each.ts + sum(pause for at, pause in pauses if each.ts >= at)
+        records.append(each._replace(ts=ts - ts % tie))
+        if each.topic == "forecasts" and rng.random() < often:
+            records.append(each._replace(ts=ts + step * rng.randrange(12)))
+    records.sort(key=lambda sent: sent.ts)
+    records += [forecast(f"{seed}-last-{n}", 0.5, records[-1].ts + 300) for n in range(3)]  # ripe by the clock alone
+    return records, feed + sum(pause for _, pause in pauses) / 1000
+
+
+def _struck(rng: random.Random, feed: float, names: tuple[str, ...]) -> Iterator[Fault]:
+    """Yield faults: of few kinds, amid few kinds of requests, and maybe of one process again and again."""
+    kinds = {kind: often * rng.choice(SWARM) for kind, often in KINDS.items()}
+    places, amid = rng.sample(PLACES, rng.choice((1, 2, len(PLACES)))), rng.choice((0.0, 0.5, 0.9))
+    names = rng.choice((names, (*names, *[rng.choice(names)] * 4)))
+    for _ in range(rng.choice((1, 2, 4, 6, 9, 14))):
+        (kind,) = rng.choices(tuple(kinds), tuple(kinds.values()) if any(kinds.values()) else None)
+        at, after, long = rng.random() * feed, int(rng.random() ** 2 * 1500), rng.random() * 2
+        whom = "" if kind in FOR_ALL else rng.choice(names)
+        if kind.startswith(STANDING):
+            long = rng.choice((0.5, 2 * SESSION, 3 * SESSION)) * (0.6 + rng.random())
+        if kind == "retention":  # and somebody takes up what is left
+            yield Fault("kill", rng.choice(names), at - 0.05, 0, 1.0)
+        elif kind == "trouble":
+            long = rng.choice((long, feed))
+        elif kind not in MILD and rng.random() < 0.5:  # and once more while it recovers, or others do
+            again = rng.choice((whom, *names))
+            yield Fault("kill", again, at + rng.random() * 0.2, int(rng.random() * 900), long)
+        if whom and rng.random() < amid:
+            kind, after = kind + AMID + rng.choice(places), rng.randrange(1500)
+        yield Fault(kind, whom, at, after, long)
 
 
 def of_sources(records: list[Sent], rng: random.Random) -> list[Sent]:
@@ -283,17 +303,20 @@ def of_sources(records: list[Sent], rng: random.Random) -> list[Sent]:
 def _audited(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with an auditor, and with faults that strike her."""
     options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and plan.task != LOAD)
-    faults = [*plan.faults, *(_at_operator(rng, AUDITOR, rng.random() * FEED) for _ in range(rng.choice((0, 1, 2))))]
+    faults = [
+        *plan.faults,
+        *(_at_operator(rng, AUDITOR, rng.random() * plan.feed) for _ in range(rng.choice((0, 1, 2)))),
+    ]
     workers = [name for name, stage in plan.names.items() if stage == WORKER]
     if "--checkpoint" in options and len(workers) > 1:  # what was compared comes again, from one that stood still
         long = 3 * SESSION + 12 * rng.random()
-        faults.append(Fault(f"pause{AMID}{ANSWER}", rng.choice(workers), rng.random() * FEED, 0, long))
+        faults.append(Fault(f"pause{AMID}{ANSWER}", rng.choice(workers), rng.random() * plan.feed, 1, long))
     return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
 
 
 def _losing(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with the loss of a tail, and mostly with records that come behind it."""
-    at = FEED * (0.4 + 0.8 * rng.random())
+    at = plan.feed * (0.4 + 0.8 * rng.random())
     later = mixed(rng.choice((0, 4, 12)), seed=plan.seed + 2 * MANY, start=int((BEGIN + at) * 1000), step=150).sent
     lost = Fault(LOST_TAIL, "", at, rng.choice((0, 0, 1, 5)), rng.random() * 2)
     return plan._replace(records=[*plan.records, *later], faults=(*plan.faults, lost))
@@ -301,15 +324,17 @@ def _losing(plan: Plan, rng: random.Random) -> Plan:
 
 def _at_operator(rng: random.Random, whom: str, at: float) -> Fault:
     (kind,) = rng.choices(tuple(AT_OPERATORS), tuple(AT_OPERATORS.values()))
-    long = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random())
-    return Fault(kind, whom, at + rng.random() - 0.5, int(rng.random() ** 2 * 800), long)
+    long, after = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random()), int(rng.random() ** 2 * 800)
+    if rng.random() < 0.5:
+        kind, after = kind + AMID + rng.choice(OF_COMMANDS), rng.randrange(1500)
+    return Fault(kind, whom, at + rng.random() - 0.5, after, long)
 
 
 def _tasked(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with a task for operators, and with faults that strike them and others meanwhile."""
     tasks = OF_ALL_STAGES if plan.sourced else TASKS
     (task,) = rng.choices(tuple(tasks), tuple(tasks.values()))
-    begin = rng.choice((0.2, 0.5)) * (FEED if task != LOAD else 2.0)
+    begin = rng.choice((0.2, 0.5)) * (plan.feed if task != LOAD else 2.0)
     begins = begin, begin + rng.choice((1.0, 4.0, 20.0)) * (0.5 + rng.random())
     faults, records = list(plan.faults), list(plan.records)
     struck = rng.choice((0, 1, 2, 3))

@@ -15,6 +15,8 @@ from tests.simulation.playing import simulated
 from tests.simulation.shrink import LINES, failing, shrunk, told
 
 T = TypeVar("T")
+#: How many seeds lie between those with which searches start.
+APART: Final = 1_000_000
 _FORKED: Final = multiprocessing.get_context("fork")
 #: Set when one of the processes has found a history that fails.
 _FOUND: Final = _FORKED.Event()
@@ -54,9 +56,18 @@ def play(first: int, histories: int, seconds: float, jobs: int = 1, mutant: str 
     )
 
 
-def hunt(first: int, histories: int, jobs: int, names: Iterable[str]) -> Iterator[Hunted]:
-    """Look for each planted bug in up to so many histories that may show it; yield what is done."""
-    yield from _spread(jobs, partial(_hunt, first, histories), [(name,) for name in names])
+def hunt(first: int, histories: int, jobs: int, names: Iterable[str], starts: int = 1) -> Iterator[Hunted]:
+    """Look for each planted bug in up to so many histories that may show it; yield what is done.
+
+    ``starts``: so often, each time in other histories; the search of median length is yielded.
+    """
+    every = [(first + n * APART, name) for name in names for n in range(starts)]
+    done: dict[str, list[Hunted]] = {}
+    for each in _spread(jobs, partial(_hunt, histories), every):
+        found = done.setdefault(each.name, [])
+        found.append(each)
+        if len(found) == starts:
+            yield sorted(found, key=lambda one: (not one.wrong, one.histories))[starts // 2]
 
 
 def _spread(jobs: int, code: Callable[..., T], every: list[tuple[Any, ...]]) -> Iterator[T]:
@@ -81,7 +92,7 @@ def _part(stride: int, mutant: str, end: float, first: int, histories: int) -> P
     return Played(n, records, struck, process_time() - began, failed)
 
 
-def _hunt(first: int, most: int, name: str) -> Hunted:
+def _hunt(most: int, first: int, name: str) -> Hunted:
     began, n, seed, wrong = process_time(), 0, first, None
     with simulated(), planted(name):
         while wrong is None and n < most:

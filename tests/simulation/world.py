@@ -36,7 +36,6 @@ from tests.simulation.loop import BEGIN, Loop, Process, within
 from tests.simulation.network import Network
 from tests.simulation.plan import (
     AUDITOR,
-    FEED,
     HELPER,
     INTAKE,
     LOAD,
@@ -70,10 +69,10 @@ class Actor:
     topology: Topology | None = None
     stop: asyncio.Event | None = None
     starts: int = 0
-    #: Faults that are due and strike one after another, and those that strike amid an append.
+    #: Faults that are due and strike one after another, those that strike amid a request, and how many of these it met.
     due: list[Fault] = field(default_factory=list)
     amid: list[Fault] = field(default_factory=list)
-    appends: int = 0
+    met: int = 0
     #: Version of the arithmetic of the build that is started next.
     build: int = ARITHMETIC
     #: Whether it is not to be started.
@@ -311,7 +310,7 @@ class World:
             self.loop.call_at(at, self.send, sent)
         for actor in self.actors.values():
             if actor.stage != OPERATOR:
-                at = rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED))
+                at = rng.choice((0.0, rng.random() * 0.5, rng.random() * self.plan.feed))
                 self.begun = max(self.begun, at)
                 self.loop.call_at(at, self.start, actor)
         operators.call(self)

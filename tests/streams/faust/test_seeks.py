@@ -186,6 +186,16 @@ def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
     assert brokers.positions[F0] == 8
 
 
+def test_a_record_that_was_applied_and_is_deleted_before_it_is_read_once_more_is_not_lost(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    brokers.positions[F0] = consumer._handed[F0] = 6
+    consumer.partition_buffers[0].begin((7, 0), Journal(0, (Last(1, 2), NONE), []))
+    assert run(fetched(consumer, topology)) == [7, 8, 9]
+    assert topology.failure is None
+
+
 def write_fence(topology: Topology, partition: int, forecasts: int, outcomes: int) -> None:
     row = Fence([forecasts, outcomes]).encode()
     topology.table.store.write(partition, [(kinds.FENCE.key(), row)], 0)
