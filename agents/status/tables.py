@@ -18,6 +18,7 @@ _count, _percent, _score, _signed = map(valued, (count, percent, score, signed))
 _share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
+_OFF: Final = "Off: chance alone calls any segment of a stream off once in 1,000 streams, and the error is at least"
 #: Segments whose bands a page shows, and functions whose bias it does.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
@@ -129,8 +130,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     lately = "" if recent else "Lately no segment is off. "
     rest = f"{large(found)}{warming(found)}{silent(found)}.{more}"
     told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}"
-    note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
-        "Off: chance does not explain the error, and it is .03, or .3 of what happened."
+    note = f"{ERRORS[of]} {_OFF} .03." if vectors else (
+        f"{_OFF} .03, or .3 of what happened."
     )  # fmt: skip
     known = " Known: share of the forecasts whose time is over that had an outcome."
     less = ("by chance", "95 %") if vectors else ("raw", "ECE raw", "by chance")
@@ -242,8 +243,14 @@ def ages(described: Described) -> Table:
     found = described.get("ages")
     if not found:
         return Table("")
+    whole = any("coverage" in each["raw"] for each in described.get("vectors", {}).values())  # of numbers
     rows = [
-        [f"outcome {label}", _count(one["n"]), age(1000 * one["median_s"]), age(1000 * one["most_s"])]
+        [
+            "all outcomes" if whole else f"outcome {label}",
+            _count(one["n"]),
+            age(1000 * one["median_s"]),
+            age(1000 * one["most_s"]),
+        ]
         for label, one in found["outcomes"].items()
     ]
     if found["expired"]:
@@ -257,7 +264,7 @@ def forecasts(described: Described) -> Table:
     if not found:
         return Table("")
     rows = [
-        [words, _count(found[n]), NONE if found[median] is None else f"{found[median]:.3g}"]
+        [words, _count(found[n]), _percent(found[median])]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
     ]
     rows.append(["shift (PSI)", "", "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"])

@@ -74,17 +74,18 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, volume: f
     )
     when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"
     warm = ", after its warm-up," if scored.warmup.issued and phase is scored.settled else ""
+    model = f"Your model said {percent(raw.mean_forecast)} on average"
     yield (
-        f"Your model said {percent(raw.mean_forecast)}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
+        f"{model}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
         f"would have said {percent(served.mean_forecast)}, {judged}."
     )
     if name == RAW:
-        yield "Your model's scores are as good as they are: nothing was gained by others."
+        yield "Nothing was gained by other scores than your model's."
     if served.recall == served.recall:
         caught = [percent(card.recall) for card in (served, raw)]
-        as_well = ", as your model's" if caught[0] == caught[1] else f"; your model's {caught[1]}"
+        as_well = "as your model's do" if caught[0] == caught[1] else f"your model's {caught[1]}"
         top = f"{100 * volume:g}\N{NO-BREAK SPACE}%"
-        yield f"The highest {top} of its scores hold {caught[0]} of what came true{as_well}."
+        yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
     worst = max(
         (each for stream in contender.streams.values() for each in (stream.segments or {}).get("worst", ())),
         key=lambda each: abs(each["raw"]["mean"] - each["observed"]) * sqrt(each["events"]),

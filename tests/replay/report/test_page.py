@@ -189,7 +189,7 @@ def test_topics_are_told_by_their_offsets(result: Result) -> None:
 def test_the_message_comes_first_in_peoples_words(result: Result) -> None:
     markup = page(result, "trueup replay --table a.csv", "card-fraud 3.2").decode()
     told = Page(markup).text
-    said = r"Your model said [\d.]+\xa0%; [\d.]+\xa0% of [\d,]+ came true since .* trueup, after its warm-up, would"
+    said = r"Your model said [\d.]+\xa0% on average; [\d.]+\xa0% of [\d,]+ came true since .* trueup, after its warm-up, would"
     found = re.search(said, told)
     assert found
     assert found.start() < told.index("Before you read on") < told.index("Which configuration, and why")
