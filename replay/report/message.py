@@ -53,7 +53,7 @@ def of(result: Result, name: str | None) -> Message:
     course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
     lookup = scored.review.lookup
     drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
-    return Message(list(_sentences(contender, scored, name, result.volume)), course, drawn if len(lookup) > 1 else None)
+    return Message(list(_sentences(contender, scored, name, result)), course, drawn if len(lookup) > 1 else None)
 
 
 def _chance(served: float, rate: float, n: int) -> float:
@@ -61,7 +61,7 @@ def _chance(served: float, rate: float, n: int) -> float:
     return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
 
 
-def _sentences(contender: Contender, scored: Scored, name: str | None, volume: float) -> Iterator[str]:
+def _sentences(contender: Contender, scored: Scored, name: str | None, result: Result) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
@@ -83,11 +83,22 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, volume: f
         yield "Nothing was gained by other scores than your model's."
     if served.recall == served.recall:
         caught = [percent(card.recall) for card in (served, raw)]
-        as_well = "as your model's do" if caught[0] == caught[1] else f"your model's {caught[1]}"
-        top = f"{100 * volume:g}\N{NO-BREAK SPACE}%"
+        recall = [
+            each.clear
+            for each in result.differences
+            if (each.name, each.against, each.metric) == (contender.name, RAW, "recall")
+        ]
+        alike = caught[0] == caught[1] or recall == [False]
+        as_well = "as your model's do" if alike else f"your model's {caught[1]}"
+        top = f"{100 * result.volume:g}\N{NO-BREAK SPACE}%"
         yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
     worst = max(
-        (each for stream in contender.streams.values() for each in (stream.segments or {}).get("worst", ())),
+        (
+            each
+            for stream in contender.streams.values()
+            for each in (stream.segments or {}).get("worst", ())
+            if each["value"] != "(missing)"
+        ),
         key=lambda each: abs(each["raw"]["mean"] - each["observed"]) * sqrt(each["events"]),
         default=None,
     )
