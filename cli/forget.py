@@ -72,6 +72,8 @@ def _run(options: argparse.Namespace) -> int:
     if letters:
         shown = ", ".join(letters[:_SHOWN]) + f", … ({len(letters):,} in all)" * (len(letters) > _SHOWN)
         said = f"\ndead letters hold some of it until retention takes them: {shown}"
+    if not events:
+        said = f"\nnothing that is kept has the key {options.key}{said}"
     tell(
         options,
         f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read{said}",

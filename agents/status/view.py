@@ -175,7 +175,7 @@ def _map(described: Described, maps: Sequence[Described], label: str, side: floa
             [
                 (x, y)
                 for x, y in zip(each["raw"], each["calibrated"], strict=True)
-                if 0.7 * seen[0] <= x <= 1.3 * seen[-1]
+                if 0.7 * seen[0] <= x <= 1.3 * seen[-1] and 1.0 - x >= 0.7 * (1.0 - seen[-1])
             ],
         )
         for n, each in enumerate(maps[:LINES])
