@@ -6,7 +6,7 @@ from typing import Any, Final
 from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
 from agents.status.number_format import NONE, cell, count, score, share, signed, valued
-from agents.status.score_tables import Table, bad
+from agents.status.score_tables import CALLED, Table, bad
 from replay.intervals import COLUMNS
 from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
@@ -21,6 +21,7 @@ _NOTE: Final = (
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
+_WORDS: Final = {key: words for words, key in CALLED} | {"auc": "AUC", "pinball": "pinball loss"}
 _count, _score, _share = map(valued, (count, score, share))
 
 
@@ -49,9 +50,12 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
     """Yield the scores of each stream of classes or numbers, and its segments."""
     for each in contender.vectors.values():
         raw, served = each.figures["raw"], each.figures["calibrated"]
-        rows = [[name.replace("_", " "), _score(raw[name]), _score(value)] for name, value in served.items()]
+        rows = [
+            [_WORDS.get(name, name.replace("_", " ")), _score(raw[name]), _score(value)]
+            for name, value in served.items()
+        ]
         rows += [
-            [f"{of.metric.replace('_', ' ')}, this − {of.against}", "", difference(of)]
+            [f"{_WORDS[of.metric]}, this − {of.against}", "", difference(of)]
             for of in result.vector_differences.get(each.stream, ())
             if of.name == contender.name
         ]

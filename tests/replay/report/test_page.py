@@ -164,7 +164,7 @@ def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path
     outcomes = [{"event_id": str(i), "y": i % 3, "ts": 100 + i} for i in range(50)]
     told = Page(page(replayed(tmp_path, forecasts, outcomes, {"s": plan})).decode()).text
     assert "No choice can be made for intent: too few forecasts have an outcome." in told
-    assert "classwise ece" in told
+    assert "classwise ECE" in told
     assert "log loss of classes is of normalised" in told
     empty = replace(result, contenders=[], differences=[], start_ms=None, end_ms=None, records=0)
     assert "No choice can be made" in Page(page(empty).decode()).text
