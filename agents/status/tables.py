@@ -9,6 +9,7 @@ from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
+from state.scoring.vector_history import WINDOW
 from streams.metrics import weights
 from streams.metrics.segments import ERRORS, LATELY, large, level, mark, silent, warming
 
@@ -45,7 +46,7 @@ def lookup(described: Described) -> Table:
 
 def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
-    made = [lookup(described), _windows(described)]
+    made = [lookup(described), _windows(described), *_recent(described)]
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:
@@ -91,6 +92,27 @@ def _windows(described: Described) -> Table:
     )
     head = ("", "forecasts", "outcomes", "model", "served", "came true", "off by, points", "by chance")
     return Table("Windows", head, rows, note=note)
+
+
+def _recent(described: Described) -> Iterator[Table]:
+    """Yield the errors of classes and numbers in the last windows."""
+    head = ("", "outcomes", "model off by", "served off by", "by chance")
+    for scored in described.get("vectors", {}).values():
+        words = f"The {len(scored['windows'])} last windows of {WINDOW} outcomes of each partition."
+        note = (
+            "Off by: the level that is most off; by chance: one level."
+            if "coverage" in scored["raw"]
+            else "Off by: the error of the likeliest class's probability, on average over its tenths."
+        )
+        rows = [
+            [
+                f"{n} before" if n else "last",
+                _count(each["n"]),
+                *(_percent(each[of]) for of in ("raw", "calibrated", "noise")),
+            ]
+            for n, each in enumerate(scored["windows"])
+        ]
+        yield Table("Windows", head, rows, note=note, words=[words] if rows else [])
 
 
 def segments(found: Described, title: str = "") -> Iterator[Table]:
