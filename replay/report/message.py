@@ -9,9 +9,12 @@ from agents.status import pictures
 from agents.status.markup import Markup
 from agents.status.number_format import count, day, percent, points
 from replay.result import RAW, Contender, Result, Scored
+from state.scoring.windows import KINDS
 
 #: A segment is told of which the model is off by so large a share of what came true.
 _WRONG: Final = 0.25
+#: Most streams of classes and numbers that are told of.
+_TOLD: Final = 5
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ def chosen(contenders: Sequence[Contender], name: str | None) -> Contender:
 def of(result: Result, name: str | None) -> Message:
     """Return the message of a replay; ``name`` is who was chosen."""
     contenders = [each for each in result.contenders if each.overall]
+    of_vectors = list(_vectors(result, name))
     if not contenders:
-        return Message((), None, None)
+        return Message(of_vectors, None, None)
     contender = chosen(contenders, name)
     scored = contender.overall
     if scored is None or not scored.raw.n:
@@ -53,7 +57,24 @@ def of(result: Result, name: str | None) -> Message:
     course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
     lookup = scored.review.lookup
     drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
-    return Message(list(_sentences(contender, scored, name, result)), course, drawn if len(lookup) > 1 else None)
+    sentences = [*_sentences(contender, scored, name, result), *of_vectors]
+    return Message(sentences, course, drawn if len(lookup) > 1 else None)
+
+
+def _vectors(result: Result, name: str | None) -> Iterator[str]:
+    """Say of the largest streams of classes and numbers how far the model's and what is served is off."""
+    if not (contenders := [each for each in result.contenders if each.vectors]):
+        return
+    found = sorted(chosen(contenders, name).vectors.values(), key=lambda each: -each.resolved)
+    for each in [one for one in found if one.resolved][:_TOLD]:
+        raw, served = (each.figures[kind] for kind in KINDS)
+        metric, what = (
+            ("coverage_error", "the level of your model's quantiles that is most off is off by")
+            if "coverage_error" in raw
+            else ("top_label_ece", "your model's probability of its likeliest class is off by")
+        )
+        model, ours = points(raw[metric]), points(served[metric])
+        yield f"{each.stream}: {what} {model} points, trueup's by {ours}, over {count(each.resolved)} outcomes."
 
 
 def _chance(served: float, rate: float, n: int) -> float:
