@@ -12,6 +12,8 @@ from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
 from streams.metrics.vectors import NORMALISED
 
+#: What figures of classes and numbers are called.
+_WORDS: Final = {key: words for words, key in CALLED} | {"auc": "AUC", "pinball": "pinball loss"}
 #: Months that are shown, the last ones; the JSON has all.
 MONTHS: Final = 12
 #: Streams of a contender that are shown, those with most forecasts; the JSON has more.
@@ -21,7 +23,6 @@ _NOTE: Final = (
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
-_WORDS: Final = {key: words for words, key in CALLED} | {"auc": "AUC", "pinball": "pinball loss"}
 _count, _score, _share = map(valued, (count, score, share))
 
 
