@@ -88,7 +88,8 @@ def _windows(described: Described) -> Table:
         for word, of in found
     ]
     note = (
-        "By stream time, in whole hours and days (UTC), the present one included; an outcome counts when it is learnt."
+        "By stream time, in whole hours and days (UTC), the present one included; an outcome counts when it is learnt, "
+        "one of a warm-up that is over by then does not."
     )
     head = ("", "forecasts", "outcomes", "model", "served", "came true", "off by, points", "by chance")
     return Table("Windows", head, rows, note=note)

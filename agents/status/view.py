@@ -59,7 +59,7 @@ def stream(
         "since": date(standing["since_ms"]) if standing["since_ms"] else "",
         "figures": figures,
         "span": span,
-        "words": [each for each in (standing["words"], *_vectors(described)) if each],
+        "words": [each for each in (standing["words"], _warmed(described, figures), *_vectors(described)) if each],
         "todo": standing["todo"],
         "top": _top(described),
         "notes": list(notes(described)),
@@ -82,6 +82,15 @@ def _figures(described: Described) -> tuple[Described | None, str]:
         return None, ""
     kept = described["course"]["since"]
     return kept, f"{count(kept['known'])} outcomes since {date(kept['from_ms'])}"
+
+
+def _warmed(described: Described, figures: Described | None) -> str:
+    """Say what came true in the warm-up, while no outcome of a later forecast is known."""
+    found = described.get("warm_up") or {}
+    if figures is None or figures["known"] or not found.get("resolved"):
+        return ""
+    happened = f"{percent(found['observed'])} of {count(found['resolved'])} outcomes came true"
+    return f"In the warm-up your model said {percent(found['raw'])} on average; {happened}."
 
 
 def _course(described: Described, *, small: bool) -> Markup | None:
