@@ -121,9 +121,7 @@ class Condition:
         if not old:
             first = min((at for at, _ in before), default=now)
             over = (first + timedelta(days=self.days)).date()
-            return (
-                f"the first look is of {first.date()}: {self.days} days are over on {over}, look every day until then"
-            )
+            return f"the first look is of {first.date()}: {self.days} days are over on {over}; run it daily until then"
         at, then = old[-1]
         left: Any = beside.comparison
         return self._worse(left - then, f" since {at.date()}")

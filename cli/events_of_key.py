@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError
 
@@ -16,6 +16,10 @@ from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
 from streams.records.decoding import SCOPED
 from streams.records.skips import PoisonError
+
+#: A byte of a word, and where a word or a mark begins: not inside a word.
+_INSIDE: Final = re.compile(rb"[\w-]")
+_WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
 
 
 class Event(NamedTuple):
@@ -79,15 +83,22 @@ async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str
     """
     if await partitions(settings, settings.dead_letters) is None:
         return []
-    inside = b"|".join(re.escape(each.encode()) for each in texts)
-    anywhere, word = re.compile(inside), re.compile(rb"(?<![\w-])(?:%s)(?![\w-])" % inside)
-    known, found = set(places), []
+    wanted, known, found = {each.encode() for each in texts}, set(places), []
+    sizes = sorted({len(each) for each in wanted})
+
+    def holds(value: bytes) -> bool:
+        words = value.lstrip()[:1] == b"{"
+        starts = (each.start() for each in _WORD.finditer(value)) if words else range(len(value))
+        return any(
+            value[at : at + size] in wanted and not (words and _INSIDE.match(value, at + size))
+            for at in starts
+            for size in sizes
+        )
+
     async for record in _all(settings, [settings.dead_letters]):
-        if (letter := read_letter(record)) is not None:
-            key, value = letter.key or b"", letter.value or b""
-            held = (word if value.lstrip()[:1] == b"{" else anywhere).search(value) or word.fullmatch(key)
-            if held or letter.place in known:
-                found.append(f"{settings.dead_letters}/{record.partition}@{record.offset}")
+        letter = read_letter(record)
+        if letter and (letter.place in known or letter.key in wanted or holds(letter.value or b"")):
+            found.append(f"{settings.dead_letters}/{record.partition}@{record.offset}")
     return found
 
 

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from time import time
+from typing import Final
 
 import orjson
 from aiokafka.errors import KafkaError
@@ -17,6 +18,9 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.writer import send_all
 from streams.records.decoding import Decoder
+
+#: Most dead letters that are named in words.
+_SHOWN: Final = 20
 
 
 def add(commands: Commands) -> None:
@@ -66,7 +70,10 @@ def _run(options: argparse.Namespace) -> int:
     except TopicsError as exc:
         letters, said = None, f"\nwhether dead letters hold any of it is not known: {exc}"
     if letters:
-        said = f"\ndead letters hold some of it until retention takes them: {', '.join(letters)}"
+        shown = ", ".join(letters[:_SHOWN]) + f", … ({len(letters):,} in all)" * (len(letters) > _SHOWN)
+        said = f"\ndead letters hold some of it until retention takes them: {shown}"
+    if not events:
+        said = f"\nnothing that is kept has the key {options.key}{said}"
     tell(
         options,
         f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read{said}",

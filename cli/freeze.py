@@ -55,7 +55,7 @@ def run(
     if dry_run:
         print("nothing was changed")
         return 0
-    then = "stay as they are then" if frozen else "learn again from then on; what came meanwhile is never learnt"
+    then = "stay as they are" if frozen else "learn again; what came meanwhile is never learnt"
     print(f"written down in {file.audit}")
-    print(f'restart the workers: the maps of streams."{pattern}" {then}')
+    print(f'restart the workers: from then on the maps of streams."{pattern}" {then}')
     return 0

@@ -234,10 +234,10 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
         show_tables.page_tables(console, [tables.challengers([beside.figures])])
     else:
         then = "nothing says which is better" if beside.learnt else "what serves after the restart has learnt nothing"
-        say(f"nothing has resolved under both yet: {then}")
+        say(f"nothing has resolved yet with {beside.calibrators[0]} serving and the other beside it: {then}")
     say(f"written down in {audit}")
     say(
-        f"restart the workers: until then they serve {promotion.champion.calibrator} ({promotion.champion.config}); "
-        f'then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
-        f"({promotion.challenger.config})"
+        f'restart the workers: then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
+        f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is the "
+        "challenger; until then nothing changes"
     )

@@ -12,7 +12,7 @@ from agents.status.number_format import minute, score
 from cli.show_tables import page_tables
 from replay.figures import Scorecard
 from replay.report import recommendation, sentences, stream_tables
-from replay.report.warnings import lateness, turned, unresolved, unsorted
+from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
@@ -33,7 +33,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
     )
     for sentence in result.taken:
         console.print(sentence, soft_wrap=True, highlight=False)
-    for each in (*turned(result), *lateness(result)):
+    for each in (*turned(result), *unsegmented(result), *lateness(result)):
         console.print(f"{each.title} {each.sentence}", soft_wrap=True, highlight=False)
     scored = [each for each in result.contenders if each.overall]
     if scored:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from agents.status import score_tables, tables, view
 from agents.status.markup import Markup
-from agents.status.number_format import score
+from agents.status.number_format import date, score
 from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
@@ -30,17 +30,17 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
     caption = "Of classes the ECE and AUC of the likeliest class; of numbers the error of coverage in place of the ECE."
     table = Table(
         "stream",
-        *(_figures(each) for each in ("resolved", "ECE_raw", "ECE", "AUC_raw", "AUC", "regret")),
+        "state",
+        *(_figures(each) for each in ("resolved", "ECE_raw", "ECE", "AUC_raw", "AUC")),
         "calibrator",
         caption=caption if any("vectors" in each for each in report.values()) else None,
     )
     for name, each in report.items():
         scores = [score(_short(each, kind, name)) for name in ("ece", "auc") for kind in KINDS]
-        regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
         resolved += each.get("warm_up", {}).get("resolved", 0)
-        table.add_row(name, f"{resolved:,}", *scores, regret, made)
+        table.add_row(name, each.get("standing", {}).get("state", "–"), f"{resolved:,}", *scores, made)
     _print(shown_on, table)
     if not whole:
         shown_on.print("  ".join(f"{fate} {n:,}" for fate, n in counts.items() if n))
@@ -59,6 +59,10 @@ def _short(each: dict[str, Any], kind: str, name: str) -> float | None:
 
 
 def _whole(shown_on: Console, each: dict[str, Any]) -> None:
+    if found := each.get("standing"):
+        since = f" since {date(found['since_ms'])}" if found["since_ms"] else ""
+        todo = f"What to do: {found['todo']}" if found["todo"] else ""
+        shown_on.print(f"{found['state'].capitalize()}{since}.", found["words"], todo)
     if said := each.get("warm_up", {}).get("words"):
         shown_on.print(said)
     for name, title in (("reliability", "reliability"), ("low_reliability", "reliability below .1")):
@@ -66,7 +70,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         for kind in SCORED:
             for one in each.get(kind, {}).get(name, ()):
                 curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
-        if each["resolved"] or "vectors" not in each:
+        if curve.rows:
             _print(shown_on, curve)
     for what, said in view.notes(each):
         shown_on.print(what, said)

@@ -64,8 +64,9 @@ def _take(options: argparse.Namespace) -> int:
     except KafkaError as exc:
         raise TopicsError(f"cannot read the state: {exc!r}", lasting=False) from exc
     said = (
-        f"{options.file} has {made.rows:,} rows of {made.application}, in {len(made.partitions)} partitions with "
-        f"{made.applied:,} records applied" + (f"; signed: {options.file}.sig" if options.sign else "")
+        f"{options.file} has {made.rows:,} rows of {made.application}, in {(n := len(made.partitions))} "
+        f"partition{'s' * (n != 1)} with {made.applied:,} records applied"
+        + (f"; signed: {options.file}.sig" if options.sign else "")
     )
     if of.has_intake:
         said += ". It serves audits: a group with sources for intake cannot be restored from it"

@@ -123,11 +123,10 @@ class Counting:
                 sums.observe(row.raw, row.p, row.y, weight)
         if window == ledger.UNTAUGHT:
             return window
-        course: Course = self._changing(service, service.seen.course)
-        if service.kind == PROBABILITY:
-            course.resolve(row.raw, row.p, row.y, now_ms)
-        else:
-            course.resolve(0.0, 0.0, 0.0, now_ms)
+        if window != ledger.NO_WINDOW or not service.learner.served.warmed_ms:
+            course: Course = self._changing(service, service.seen.course)
+            one = service.kind == PROBABILITY
+            course.resolve(row.raw if one else 0.0, row.p if one else 0.0, row.y if one else 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
         seen = service.seen
@@ -172,7 +171,7 @@ class Counting:
                 sums.revise(row.raw, row.p, was, y, weight)
         if window == ledger.UNTAUGHT:
             return
-        if service.kind == PROBABILITY:
+        if service.kind == PROBABILITY and (window != ledger.NO_WINDOW or not service.learner.served.warmed_ms):
             course: Course = self._changing(service, service.seen.course)
             course.revise(y - was, now_ms)
         if row.shadows:

@@ -14,7 +14,7 @@ from streams.metrics.vectors import NORMALISED
 
 Described = Mapping[str, Any]
 #: Rows of the tables of scores: words and key.
-_SCORED: Final = (
+CALLED: Final = (
     ("calibration error (ECE)", "ece"),
     ("by chance alone", "ece_noise"),
     ("smooth ECE", "smooth_ece"),
@@ -72,7 +72,7 @@ def scores(described: Described) -> Iterator[Table]:
                 words if scored is described else words.removesuffix(", lately"),
                 *((_relative if "relative_bias" in key else score)(scored[kind][key]) for kind in kinds),
             ]
-            for words, key in _SCORED
+            for words, key in CALLED
             if key in scored["raw"]
         ]
         rows += [[words, *cells] for words, cells in _more(scored, kinds)]

@@ -9,6 +9,7 @@ from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
+from state.scoring.vector_history import WINDOW
 from streams.metrics import weights
 from streams.metrics.segments import ERRORS, LATELY, large, level, mark, silent, warming
 
@@ -18,6 +19,7 @@ _count, _percent, _score, _signed = map(valued, (count, percent, score, signed))
 _share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
+_OFF: Final = "Off: chance alone calls any segment of a stream off once in 1,000 streams, and the error is at least"
 #: Segments whose bands a page shows, and functions whose bias it does.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
@@ -45,7 +47,7 @@ def lookup(described: Described) -> Table:
 
 def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
-    made = [lookup(described), _windows(described)]
+    made = [lookup(described), _windows(described), *_recent(described)]
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:
@@ -87,10 +89,32 @@ def _windows(described: Described) -> Table:
         for word, of in found
     ]
     note = (
-        "By stream time, in whole hours and days (UTC), the present one included; an outcome counts when it is learnt."
+        "By stream time, in whole hours and days (UTC), the present one included; an outcome counts when it is learnt, "
+        "one of a warm-up that is over by then does not."
     )
     head = ("", "forecasts", "outcomes", "model", "served", "came true", "off by, points", "by chance")
     return Table("Windows", head, rows, note=note)
+
+
+def _recent(described: Described) -> Iterator[Table]:
+    """Yield the errors of classes and numbers in the last windows."""
+    head = ("", "outcomes", "model off by", "served off by", "by chance")
+    for scored in described.get("vectors", {}).values():
+        words = f"The {len(scored['windows'])} last windows of {WINDOW} outcomes of each partition."
+        note = (
+            "Off by: the level that is most off; by chance: one level."
+            if "coverage" in scored["raw"]
+            else "Off by: the error of the likeliest class's probability, on average over its tenths."
+        )
+        rows = [
+            [
+                f"{n} before" if n else "last",
+                _count(each["n"]),
+                *(_percent(each[of]) for of in ("raw", "calibrated", "noise")),
+            ]
+            for n, each in enumerate(scored["windows"])
+        ]
+        yield Table("Windows", head, rows, note=note, words=[words] if rows else [])
 
 
 def segments(found: Described, title: str = "") -> Iterator[Table]:
@@ -130,8 +154,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     lately = "" if recent else "Lately no segment is off. "
     rest = f"{large(found)}{warming(found)}{silent(found)}.{more}"
     told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}"
-    note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
-        "Off: chance does not explain the error, and it is .03, or .3 of what happened."
+    note = f"{ERRORS[of]} {_OFF} .03." if vectors else (
+        f"{_OFF} .03, or .3 of what happened."
     )  # fmt: skip
     known = " Known: share of the forecasts whose time is over that had an outcome."
     less = ("by chance", "95 %") if vectors else ("raw", "ECE raw", "by chance")
@@ -243,8 +267,14 @@ def ages(described: Described) -> Table:
     found = described.get("ages")
     if not found:
         return Table("")
+    whole = any("coverage" in each["raw"] for each in described.get("vectors", {}).values())  # of numbers
     rows = [
-        [f"outcome {label}", _count(one["n"]), age(1000 * one["median_s"]), age(1000 * one["most_s"])]
+        [
+            "all outcomes" if whole else f"outcome {label}",
+            _count(one["n"]),
+            age(1000 * one["median_s"]),
+            age(1000 * one["most_s"]),
+        ]
         for label, one in found["outcomes"].items()
     ]
     if found["expired"]:
@@ -258,7 +288,7 @@ def forecasts(described: Described) -> Table:
     if not found:
         return Table("")
     rows = [
-        [words, _count(found[n]), NONE if found[median] is None else f"{found[median]:.3g}"]
+        [words, _count(found[n]), _percent(found[median])]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
     ]
     rows.append(["shift (PSI)", "", "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"])

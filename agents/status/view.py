@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from agents.status import pictures as draw
 from agents.status.markup import Markup
-from agents.status.number_format import count, date, percent
+from agents.status.number_format import count, date, percent, points
 from state.scoring.ages import DAY_MS
 from state.scoring.ages import words as age
 from state.scoring.windows import KINDS
@@ -32,7 +32,7 @@ def facts(worker: Described) -> list[tuple[str, str]]:
         f", of which {len(behind)} lack {lag:,} records" if behind else ", all whole"
     )
     return [
-        ("partitions", listed or "none"),
+        ("partitions, by number", listed or "none"),
         *([("copies of other workers' partitions", copies)] if worker["standbys"] else []),
         ("wait for their outcome", count(worker["pending"])),
         ("wait until their forecast matures", count(worker["waiting"])),
@@ -59,7 +59,7 @@ def stream(
         "since": date(standing["since_ms"]) if standing["since_ms"] else "",
         "figures": figures,
         "span": span,
-        "words": [each for each in (standing["words"], *_vectors(described)) if each],
+        "words": [each for each in (standing["words"], _warmed(described, figures), *_vectors(described)) if each],
         "todo": standing["todo"],
         "top": _top(described),
         "notes": list(notes(described)),
@@ -82,6 +82,15 @@ def _figures(described: Described) -> tuple[Described | None, str]:
         return None, ""
     kept = described["course"]["since"]
     return kept, f"{count(kept['known'])} outcomes since {date(kept['from_ms'])}"
+
+
+def _warmed(described: Described, figures: Described | None) -> str:
+    """Say what came true in the warm-up, while no outcome of a later forecast is known."""
+    found = described.get("warm_up") or {}
+    if figures is None or figures["known"] or not found.get("resolved"):
+        return ""
+    happened = f"{percent(found['observed'])} of {count(found['resolved'])} outcomes came true"
+    return f"In the warm-up your model said {percent(found['raw'])} on average; {happened}."
 
 
 def _course(described: Described, *, small: bool) -> Markup | None:
@@ -111,7 +120,7 @@ def _top(described: Described) -> dict[str, Any] | None:
     )
     if not raw or not served or raw["recall"] is None or served["recall"] is None:
         return None
-    alike = abs(served["recall"] - raw["recall"]) < max(0.005, raw["recall_error"] or 0.0)
+    alike = abs(served["recall"] - raw["recall"]) < max(0.005, 2.0 * (raw["recall_error"] or 0.0))
     return {
         "volume": f"{100 * _TOP:g}\N{NO-BREAK SPACE}%",
         "served": served["recall"],
@@ -123,10 +132,22 @@ def _top(described: Described) -> dict[str, Any] | None:
 def _vectors(described: Described) -> Iterator[str]:
     """Say of classes and numbers how far the model's and what is served is off."""
     for scored in described.get("vectors", {}).values():
-        name = "coverage_error" if "coverage_error" in scored["raw"] else "top_label_ece"
-        what = "The levels of the quantiles are" if name == "coverage_error" else "The likeliest class's probability is"
-        raw, served = (percent(scored[kind][name]) for kind in KINDS)
-        yield f"{what} off by {raw} in your model, by {served} as served, over {count(scored['resolved'])} outcomes."
+        n, (raw, served) = count(scored["resolved"]), (scored[kind] for kind in KINDS)
+        if "coverage" in raw:
+            both = zip(raw["coverage"], served["coverage"], strict=True)
+            model, ours = max(both, key=lambda each: _missed(each[0]))
+            level, (covered, by_ours) = 100 * model["level"], (percent(each["upto"]) for each in (model, ours))
+            yield f"Your model's {level:g} % level covered {covered} of {n} outcomes, the one served {by_ours}."
+            yield f"No served level is off by more than {points(served['coverage_error'])} points."
+        else:
+            model, ours = (points(each["top_label_ece"]) for each in (raw, served))
+            yield f"The likeliest class's probability is off by {model} points in your model, by {ours} as served,"
+            yield f"over {n} outcomes."
+
+
+def _missed(of: Described) -> float:
+    """Return how far a level is from the share of outcomes at or below its quantile."""
+    return float(max(of["below"] - of["level"], of["level"] - of["upto"]))
 
 
 def notes(described: Described) -> Iterator[tuple[str, str]]:
@@ -140,7 +161,7 @@ def notes(described: Described) -> Iterator[tuple[str, str]]:
         yield "Taught nothing:", f"{described['untaught']:,} events since this worker began: {why}."
     found = described.get("forecasts", {})
     if found.get("shifted"):
-        before, now = (f"{found[median]:.3g}" for median in ("median_before", "median"))
+        before, now = (percent(found[median]) for median in ("median_before", "median"))
         yield "Raw forecasts have shifted:", f"PSI {found['shift']:.2f}, median {before} before, {now} now."
     segments = described.get("segments", {})
     if segments.get("off"):
@@ -163,7 +184,7 @@ def _map(described: Described, maps: Sequence[Described], label: str, side: floa
             [
                 (x, y)
                 for x, y in zip(each["raw"], each["calibrated"], strict=True)
-                if 0.7 * seen[0] <= x <= 1.3 * seen[-1]
+                if 0.7 * seen[0] <= x <= 1.3 * seen[-1] and 1.0 - x >= 0.7 * (1.0 - seen[-1])
             ],
         )
         for n, each in enumerate(maps[:LINES])
@@ -177,16 +198,27 @@ def pictures(described: Described, maps: Sequence[Described]) -> list[dict[str, 
     for scored in described.get("vectors", {}).values():
         if "coverage" in scored["raw"]:
             svg = draw.coverage(scored, f"coverage of the quantiles of {name}")
-            found.append(("Coverage", svg, "How many outcomes lay at or below each quantile, against its level."))
+            found.append(
+                (
+                    "Coverage",
+                    svg,
+                    "The share of outcomes at or below each quantile. On the dashed line it is what it should be.",
+                )
+            )
     if "calibrated" in described:
         kinds = [kind for kind in ("raw", "draw", "calibrated") if kind in described]
         raw, served = (described[kind]["ece"] for kind in KINDS)
         label = f"reliability of {name}: calibration error {raw:.4f} raw, {served:.4f} calibrated"
         svg = draw.reliability({kind: described[kind]["quantiles"] for kind in kinds}, label)
-        note = "What came true of what was forecast so high, with 95 % intervals. On the dashed line both are equal."
+        note = (
+            "How many of the forecasts of each height came true, with 95 % intervals. On the dashed line all is right."
+        )
         found.append(("Reliability", svg, note))
     if maps:
+        at = " Features are taken as 0." * any(
+            each.get("options", {}).get("features") for each in described["calibrators"]
+        )
         more = f" The first {LINES} of {len(maps)} partitions." if len(maps) > LINES else ""
         svg = _map(described, maps, f"calibrated against raw forecasts of {name}", 300.0)
-        found.append(("What is served for what is forecast", svg, f"A line each partition; features at 0.{more}"))
+        found.append(("What is served for what is forecast", svg, f"One line for each partition.{at}{more}"))
     return [dict(zip(("title", "svg", "note"), each, strict=True)) for each in found]

@@ -231,6 +231,10 @@ def verdict(steps: Sequence[Step]) -> str:
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
         (not there, "no record speaks of this event"),
+        (
+            any(step.said.get("erase") is True for step in steps if isinstance(step.said, dict)),
+            "it was erased; what it had taught before stays",
+        ),
         ("resolved" in there, "answered, and its label is learnt"),
         (
             "labels" in there and not there & {"forecasts", "routes"},

@@ -9,9 +9,12 @@ from agents.status import pictures
 from agents.status.markup import Markup
 from agents.status.number_format import count, day, percent, points
 from replay.result import RAW, Contender, Result, Scored
+from state.scoring.windows import KINDS
 
 #: A segment is told of which the model is off by so large a share of what came true.
 _WRONG: Final = 0.25
+#: Most streams of classes and numbers that are told of.
+_TOLD: Final = 5
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ def chosen(contenders: Sequence[Contender], name: str | None) -> Contender:
 def of(result: Result, name: str | None) -> Message:
     """Return the message of a replay; ``name`` is who was chosen."""
     contenders = [each for each in result.contenders if each.overall]
+    of_vectors = list(_vectors(result, name))
     if not contenders:
-        return Message((), None, None)
+        return Message(of_vectors, None, None)
     contender = chosen(contenders, name)
     scored = contender.overall
     if scored is None or not scored.raw.n:
@@ -53,7 +57,24 @@ def of(result: Result, name: str | None) -> Message:
     course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
     lookup = scored.review.lookup
     drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
-    return Message(list(_sentences(contender, scored, name, result.volume)), course, drawn if len(lookup) > 1 else None)
+    sentences = [*_sentences(contender, scored, name, result), *of_vectors]
+    return Message(sentences, course, drawn if len(lookup) > 1 else None)
+
+
+def _vectors(result: Result, name: str | None) -> Iterator[str]:
+    """Say of the largest streams of classes and numbers how far the model's and what is served is off."""
+    if not (contenders := [each for each in result.contenders if each.vectors]):
+        return
+    found = sorted(chosen(contenders, name).vectors.values(), key=lambda each: -each.resolved)
+    for each in [one for one in found if one.resolved][:_TOLD]:
+        raw, served = (each.figures[kind] for kind in KINDS)
+        metric, what = (
+            ("coverage_error", "the level of your model's quantiles that is most off is off by")
+            if "coverage_error" in raw
+            else ("top_label_ece", "your model's probability of its likeliest class is off by")
+        )
+        model, ours = points(raw[metric]), points(served[metric])
+        yield f"{each.stream}: {what} {model} points, trueup's by {ours}, over {count(each.resolved)} outcomes."
 
 
 def _chance(served: float, rate: float, n: int) -> float:
@@ -61,7 +82,7 @@ def _chance(served: float, rate: float, n: int) -> float:
     return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
 
 
-def _sentences(contender: Contender, scored: Scored, name: str | None, volume: float) -> Iterator[str]:
+def _sentences(contender: Contender, scored: Scored, name: str | None, result: Result) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
@@ -74,19 +95,31 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, volume: f
     )
     when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"
     warm = ", after its warm-up," if scored.warmup.issued and phase is scored.settled else ""
+    model = f"Your model said {percent(raw.mean_forecast)} on average"
     yield (
-        f"Your model said {percent(raw.mean_forecast)}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
+        f"{model}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
         f"would have said {percent(served.mean_forecast)}, {judged}."
     )
     if name == RAW:
-        yield "Your model's scores are as good as they are: nothing was gained by others."
+        yield "Nothing was gained by other scores than your model's."
     if served.recall == served.recall:
         caught = [percent(card.recall) for card in (served, raw)]
-        as_well = ", as your model's" if caught[0] == caught[1] else f"; your model's {caught[1]}"
-        top = f"{100 * volume:g}\N{NO-BREAK SPACE}%"
-        yield f"The highest {top} of its scores hold {caught[0]} of what came true{as_well}."
+        recall = [
+            each.clear
+            for each in result.differences
+            if (each.name, each.against, each.metric) == (contender.name, RAW, "recall")
+        ]
+        alike = caught[0] == caught[1] or recall == [False]
+        as_well = "as your model's do" if alike else f"your model's {caught[1]}"
+        top = f"{100 * result.volume:g}\N{NO-BREAK SPACE}%"
+        yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
     worst = max(
-        (each for stream in contender.streams.values() for each in (stream.segments or {}).get("worst", ())),
+        (
+            each
+            for stream in contender.streams.values()
+            for each in (stream.segments or {}).get("worst", ())
+            if each["value"] != "(missing)"
+        ),
         key=lambda each: abs(each["raw"]["mean"] - each["observed"]) * sqrt(each["events"]),
         default=None,
     )

@@ -143,8 +143,8 @@ def _reliability(drawn: Sequence[tuple[Any, Any]]) -> Figure:
     return Figure(
         "reliability",
         "Reliability",
-        "What came true of what was forecast so high, after the warm-up, with 95% intervals. On the dashed line both "
-        "are equal; points below it are forecasts that are too high. Bins hold equal shares of the events, half by "
+        "How many of the forecasts of each height came true, after the warm-up, with 95% intervals. On the dashed line "
+        "all is right; points below it are forecasts that are too high. Bins hold equal shares of the events, half by "
         "those that came true; where these are rare the axes are in log-odds.",
         list(_panels(drawn)),
     )

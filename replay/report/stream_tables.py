@@ -6,12 +6,14 @@ from typing import Any, Final
 from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
 from agents.status.number_format import NONE, cell, count, score, share, signed, valued
-from agents.status.score_tables import Table, bad
+from agents.status.score_tables import CALLED, Table, bad
 from replay.intervals import COLUMNS
 from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
 from streams.metrics.vectors import NORMALISED
 
+#: What figures of classes and numbers are called.
+_WORDS: Final = {key: words for words, key in CALLED} | {"auc": "AUC", "pinball": "pinball loss"}
 #: Months that are shown, the last ones; the JSON has all.
 MONTHS: Final = 12
 #: Streams of a contender that are shown, those with most forecasts; the JSON has more.
@@ -54,9 +56,12 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
     """Yield the scores of each stream of classes or numbers, and its segments."""
     for each in contender.vectors.values():
         raw, served = each.figures["raw"], each.figures["calibrated"]
-        rows = [[name.replace("_", " "), _score(raw[name]), _score(value)] for name, value in served.items()]
+        rows = [
+            [_WORDS.get(name, name.replace("_", " ")), _score(raw[name]), _score(value)]
+            for name, value in served.items()
+        ]
         rows += [
-            [f"{of.metric.replace('_', ' ')}, this − {of.against}", "", difference(of)]
+            [f"{_WORDS[of.metric]}, this − {of.against}", "", difference(of)]
             for of in result.vector_differences.get(each.stream, ())
             if of.name == contender.name
         ]

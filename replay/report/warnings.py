@@ -65,7 +65,7 @@ def cautions(result: Result) -> list[Caution]:
     for said in result.taken:
         sentence, *lines = said.split("\n")
         found.append(Caution("How the table was read.", sentence, lines))
-    found += [*turned(result), *lateness(result)]
+    found += [*turned(result), *unsegmented(result), *lateness(result)]
     if contenders and contenders[0].overall:
         sampled = recommendation.sampled(contenders)
         found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
@@ -107,6 +107,17 @@ def turned(result: Result) -> Iterator[Caution]:
             )
 
 
+def unsegmented(result: Result) -> Iterator[Caution]:
+    """Warn of streams with segments of which no record has any: a table has to say in which columns they are."""
+    for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
+        if (found := (each.segments or {}).get("worst")) and {one["value"] for one in found} == {"(missing)"}:
+            names = ", ".join(sorted({one["segment"] for one in found}))
+            yield Caution(
+                f"No record of {each.stream} has a segment.",
+                f"The streams file names {names}: of a table, --segments says which columns they are.",
+            )
+
+
 def lateness(result: Result) -> Iterator[Caution]:
     """Warn of streams whose outcomes come too late for their forecasts, or much later for one label."""
     streams = [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
@@ -125,9 +136,9 @@ def too_short(scored: Scored) -> Caution | None:
         return None
     beyond = late.outcomes >= ENOUGH and late.share > BEYOND
     cut = late.outcomes >= ENOUGH and late.p99_ms > NEAR * scored.ttl_ms
-    lost = late.missed >= max(LOST * late.outcomes, 1)
+    few = max(LOST * late.outcomes, 1)
     longer = lasting(late.largest_ms)
-    if not (beyond or (late.expired and (cut or lost))) or milliseconds(longer) <= scored.ttl_ms:
+    if not (beyond or (late.expired >= few and (cut or late.missed >= few))) or milliseconds(longer) <= scored.ttl_ms:
         return None
     expired = (
         f"{count(late.expired)} of its forecasts expired without an outcome; for {count(late.missed)} it came later. "

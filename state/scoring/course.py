@@ -28,9 +28,9 @@ class Course:
 
     Notes
     -----
-    An event counts when it is learnt, also in the warm-up. A revision counts when it comes, and changes only the ones:
-    it corrects a label of an earlier period in a later one, as in book-keeping. For classes and numbers only the first
-    two sums are kept.
+    An event counts when it is learnt; one of a warm-up that is over by then does not. A revision counts when it comes,
+    and changes only the ones: it corrects a label of an earlier period in a later one, as in book-keeping. For classes
+    and numbers only the first two sums are kept.
 
     Bytes, little-endian: ``forecast_ms``, ``label_ms`` (i64 each), how many hours and days follow (u8 each); then of
     each, in order, its number since 1970, forecasts, events (u32 each), ones (i32), Σ raw, Σ served, Σ p(1 - p) of what

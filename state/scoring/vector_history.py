@@ -112,6 +112,11 @@ class VectorHistory(Windows[Any]):
         """Events observed, but for those of a warm-up."""
         return self.total.n
 
+    @property
+    def recent(self) -> list[Tally]:
+        """The last windows that are closed, at most `RECENT`, the latest first."""
+        return [each for each in reversed(self._past) if each.n]
+
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: VectorScores, partitions: int) -> Self:
         """Return the history that goes on for several others, as `state.scoring.history.History.resumed` does."""

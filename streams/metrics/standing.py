@@ -71,8 +71,12 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
     if course.forecast_ms and silent > (STEADY_MS if steady else UNSTEADY_MS):
         return _told("no input", course.forecast_ms, "No forecast has come since then.", _TODO["no input"])
     scored = _scored(described)
-    if sounds := [one for one in scored if one["calibrated"]["alarm"]["recent_sounds"]] or scored[: _week_off(course)]:
-        since, words = _off(sounds[0], course)
+    days = _after(course, warm_up["until_ms"])
+    if (
+        sounds := [one for one in scored if one["calibrated"]["alarm"]["recent_sounds"]]
+        or scored[: _week_off(course, days)]
+    ):
+        since, words = _off(sounds[0], course, days)
         return _told("off", since, words, _TODO["off"])
     segments = described.get("segments") or {}
     if segments.get("recently_off"):
@@ -85,12 +89,14 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
         return _told("off", None, words, _TODO["off"])
     begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
     waited = now_ms - (course.label_ms or begun)
-    if course.forecast_ms and waited > _patience(course) * DAY_MS:
+    if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0) * DAY_MS:
         none = "No label has come since then." if course.label_ms else "No label has ever come: raw scores are served."
         still = " What was learnt is still served." if course.label_ms else ""
         return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
-    if warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]:
-        return _told("warming up", begun, _WARMING[warm_up["why"]], _TODO[warm_up["why"]])
+    warms = warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]
+    if warms or (warm_up["until_ms"] and not scored):
+        why = warm_up["why"] if warms else "served"
+        return _told("warming up", begun if warms else warm_up["until_ms"], _WARMING[why], _TODO[why])
     return _told("right", right_since(course, warm_up["until_ms"]), "", "")
 
 
@@ -116,6 +122,7 @@ _TODO: Final = {
     "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
     "few": "Nothing: it takes some more labels.",
     "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
+    "served": "Nothing: their outcomes will show whether they are right.",
     None: "",
 }
 _WARMING: Final = {
@@ -123,6 +130,7 @@ _WARMING: Final = {
     "unlabelled": "Raw scores are served: most forecasts have no label.",
     "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
     "unsupported": "Raw scores were served so far: others are served once the labels support them.",
+    "served": "Calibrated scores are served. None of them has an outcome yet.",
     None: "",
 }
 
@@ -132,19 +140,22 @@ def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in found if "alarm" in each.get("calibrated", {})]
 
 
-def _week_off(course: Course) -> bool:
+def _after(course: Course, until_ms: int | None) -> list[int]:
+    """Return the days after the warm-up; that on which it ended only where there is no other."""
+    return [at for at in sorted(course.days) if at * DAY_MS >= (until_ms or 0)] or sorted(course.days)[-1:]
+
+
+def _week_off(course: Course, days: Sequence[int]) -> bool:
     """Whether days since some day of the last week are together off by more than chance, and by enough to matter."""
-    days = sorted(course.days)
-    tails = [_sum(course.days[at] for at in course.days if at >= first) for first in days if first > days[-1] - WEEK]
+    tails = [_sum(course.days[at] for at in days if at >= first) for first in days if first > days[-1] - WEEK]
     return any(
         abs(_deviations(sums)) > FAR + 1.0 and abs(sums[SERVED] - sums[ONES]) > NOTICED * max(sums[ONES], 1.0)
         for sums in tails
     )
 
 
-def _off(scored: Mapping[str, Any], course: Course) -> tuple[int | None, str]:
+def _off(scored: Mapping[str, Any], course: Course, days: Sequence[int]) -> tuple[int | None, str]:
     """Return since when served scores are off, and by how much."""
-    days = sorted(course.days)
     tails = [_sum(course.days[at] for at in days[n:]) for n in range(len(days))]
     strengths = [abs(_deviations(sums)) for sums in tails]
     if not any(strengths) or "relative_bias" not in scored["calibrated"]:
@@ -168,7 +179,7 @@ def right_since(course: Course, until_ms: int | None) -> int | None:
     No day since then is `FAR` off, and all of them together are within the 95 % interval.
     """
     wrong = [at for at, sums in course.days.items() if abs(_deviations(sums)) > FAR]
-    days = sorted(at for at in course.days if at > max(wrong, default=-1) and (at + 1) * DAY_MS > (until_ms or 0))
+    days = [at for at in _after(course, until_ms) if at > max(wrong, default=-1)]
     for n, at in enumerate(days):
         if abs(_deviations(_sum(course.days[each] for each in days[n:]))) <= WIDE:
             return max(at * DAY_MS, until_ms or 0)
@@ -181,10 +192,13 @@ def _deviations(sums: Sequence[float]) -> float:
     return WIDE * (told["served"] - told["happened"]) / told["chance"] if told["chance"] else 0.0
 
 
-def _patience(course: Course) -> float:
-    """Return the number of days without a label after which labels have stopped."""
+def _patience(course: Course, until_ms: int) -> float:
+    """Return the number of days without a label after which labels have stopped.
+
+    Behind a warm-up nothing counts until labels of later forecasts come: that is no gap.
+    """
     days = sorted(at for at, sums in course.days.items() if sums[KNOWN])
-    gaps = [b - a for a, b in pairwise(days)]
+    gaps = [b - a for a, b in pairwise(days) if (a * DAY_MS < until_ms) == (b * DAY_MS < until_ms)]
     return max(UNLABELLED_DAYS, GAPS * max(gaps, default=0))
 
 

@@ -1,7 +1,10 @@
 """The state of streams of classes and numbers: as JSON, and as samples for gauges."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import zip_longest
+from operator import add
 from statistics import fmean
 from typing import Any, Final
 
@@ -101,8 +104,17 @@ def describe(found: Mapping[int, VectorHistory], since_ms: int | None = None) ->
         described[kind] |= {"alarm": windows.alarm(held, kind, since_ms)} | windows.describe(
             held, kind, "error", "noise"
         )
+    described["windows"] = _recent(each.recent for each in alike)
     described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
+
+
+def _recent(found: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the errors of the last windows, each of all partitions together, the latest first."""
+    return [
+        {"n": total.n, "noise": total.noise("calibrated")} | {kind: total.error(kind) for kind in KINDS}
+        for total in (reduce(add, filter(None, tallies)) for tallies in zip_longest(*found))
+    ]
 
 
 def differences(scores: VectorScores) -> dict[str, Difference]:

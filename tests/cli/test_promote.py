@@ -270,7 +270,7 @@ def test_a_challenger_that_has_learnt_what_nobody_compared_is_not_called_cold(tr
     for served in found.of(kinds.CALIBRATOR, "fraud-us").values():
         served.calibrator.update(served.calibrator.predict(0.5).ticket, 1.0)
     shown = trueup("streams rollback")  # of workers that have not been restarted
-    assert "nothing has resolved under both yet: nothing says which is better\n" in shown.out
+    assert "serving and the other beside it: nothing says which is better\n" in shown.out
 
 
 @pytest.mark.parametrize(

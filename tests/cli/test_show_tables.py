@@ -92,7 +92,8 @@ def test_biases_of_partitions_are_added_and_features_have_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "words"), [*((n, ["reliability"]) for n in (0, 1, 150)), (700, ["worst window", "(partition ", "sounds"])]
+    ("n", "words"),
+    [(0, ["learnt"]), (1, ["reliability"]), (150, ["reliability"]), (700, ["worst window", "(partition ", "sounds"])],
 )
 def test_streams_with_few_events_and_with_windows_can_be_shown(
     n: int, words: list[str], capsys: pytest.CaptureFixture[str]

@@ -241,7 +241,7 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     assert ("crps" in short["calibrated"]) == (calibrator == "quantile")
     assert ("top_label_ece" in short["calibrated"]) == (calibrator == "multiclass")
     assert short["difference"]
-    assert "over 50 outcomes" in get(application, "/").text
+    assert " 50 outcomes" in get(application, "/").text
     one = get(application, "/", "stream=s").text
     assert "50 outcomes" in one
     # Quantiles have a diagram, of their coverage; classes have figures only.
@@ -411,11 +411,11 @@ def test_the_page_shows_how_far_restoring_is() -> None:
 def test_a_stream_is_told_in_one_sentence_with_its_state() -> None:
     text = Tags(get(pages(learnt(DEFAULT, ["churn", "fraud"], 3000)), "/").text).text
     said = (
-        r"Your model says [\d.]+\xa0%; [\d.]+\xa0% came true. "
+        r"Your model says [\d.]+\xa0% on average; [\d.]+\xa0% came true. "
         r"trueup serves [\d.]+\xa0%, right to ±[\d.]+ points since 1 Jan"
     )
     assert len(re.findall(said, text)) == 2
-    assert len(re.findall(r"The highest 2\xa0% of the scores hold [\d.]+\xa0% of what came true", text)) == 2
+    assert len(re.findall(r"The highest 2\xa0% of the scores catch [\d.]+\xa0% of what came true", text)) == 2
     one = get(pages(ONE, TWO), "/", "stream=churn").text
     for words in (
         "What is served for what is forecast",

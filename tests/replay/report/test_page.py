@@ -164,7 +164,8 @@ def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path
     outcomes = [{"event_id": str(i), "y": i % 3, "ts": 100 + i} for i in range(50)]
     told = Page(page(replayed(tmp_path, forecasts, outcomes, {"s": plan})).decode()).text
     assert "No choice can be made for intent: too few forecasts have an outcome." in told
-    assert "classwise ece" in told
+    assert "classwise ECE" in told
+    assert "intent: your model's probability of its likeliest class is off by" in told
     assert "log loss of classes is of normalised" in told
     empty = replace(result, contenders=[], differences=[], start_ms=None, end_ms=None, records=0)
     assert "No choice can be made" in Page(page(empty).decode()).text
@@ -189,7 +190,7 @@ def test_topics_are_told_by_their_offsets(result: Result) -> None:
 def test_the_message_comes_first_in_peoples_words(result: Result) -> None:
     markup = page(result, "trueup replay --table a.csv", "card-fraud 3.2").decode()
     told = Page(markup).text
-    said = r"Your model said [\d.]+\xa0%; [\d.]+\xa0% of [\d,]+ came true since .* trueup, after its warm-up, would"
+    said = r"Your model said [\d.]+\xa0% on average; [\d.]+\xa0% of [\d,]+ came true since .* trueup, after its warm-up"
     found = re.search(said, told)
     assert found
     assert found.start() < told.index("Before you read on") < told.index("Which configuration, and why")

@@ -11,10 +11,11 @@ import pytest
 from agents.status import page, tables
 from cli import show_tables
 from state.events import Event, Forecast, Outcome
-from state.forecasts import Normal, Probs
+from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from streams.metrics import segments, views
+from state.scoring.vector_history import VectorHistory
+from streams.metrics import segments, vectors, views
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.description import describe
 from streams.metrics.metric import Sample
@@ -171,3 +172,18 @@ def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> Non
             if dictionary.segment(slot) == segment
         ]
         assert scores.n == sum(parts)
+
+
+def test_the_last_windows_are_those_of_all_partitions_together() -> None:
+    law = Quantiles((0.25, 0.75), (-1.0, 1.0))
+    found = {}
+    for partition, (n, y) in enumerate(((1100, 0.0), (600, 2.0))):
+        found[partition] = VectorHistory.of(law)
+        for t in range(n):
+            found[partition].observe(Normal(0.0, 1.0), law, y, b"%d" % t)
+    described = vectors.describe(found)
+    assert [(each["n"], each["calibrated"]) for each in described["windows"]] == [(1000, 0.25), (500, 0.25)]
+    assert [len(each.recent) for each in found.values()] == [2, 1]
+    shown = tables.of_stream({"stream": "s", "resolved": 0, "vectors": {"c": described}, "calibrators": ()})
+    (table,) = (each for each in shown if each.title == "Windows")
+    assert [row[0] for row in table.rows] == ["last", "1 before"]

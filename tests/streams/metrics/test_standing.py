@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from state.events import Event, Forecast, Outcome
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import Course
+from streams.config.settings import Settings
 from streams.metrics import standing
+from tests.agents.status.rows import folded, readings
 
 START = 20_000 * DAY_MS
 
@@ -110,3 +115,23 @@ def test_windows_hold_whole_hours_and_days_with_the_present_one() -> None:
     assert [windows[name]["known"] for name in ("day", "week", "month")] == [500 + 20, 8 * 500, 31 * 500]
     assert windows["hour"]["known"] == sum(made.hours[hour][1] for hour in sorted(made.hours)[-2:])
     assert standing.describe(Course(), 0)["windows"]["day"]["served"] is None
+
+
+@pytest.mark.parametrize(("days", "state"), [(24, "warming up"), (40, "right")])
+def test_labels_of_raw_scores_that_come_after_the_warm_up_say_nothing_of_what_is_served(days: int, state: str) -> None:
+    draw, events = random.Random(4), list[tuple[int, int, int, float]]()
+    for i in range(100 * days):
+        now, p = START + i * DAY_MS // 100, draw.uniform(0.02, 0.2)
+        events.append((now, 0, i, 4 * p))
+        if now + 15 * DAY_MS < at(days):
+            events.append((now + 15 * DAY_MS, 1, i, float(draw.random() < p)))
+    policies, given = Policies(default=Policy()), list[Event]()
+    for offset, (now, kind, i, value) in enumerate(sorted(events)):
+        given.append(
+            Outcome(offset, None, f"e{i}", value, now) if kind else Forecast(offset, None, f"e{i}", "s", value, (), now)
+        )
+    described = readings(folded(policies, given), settings=Settings(policies=policies)).stream("s") or {}
+    told, since = described["standing"], described["course"]["since"]
+    assert told["state"] == state
+    assert START + 15 * DAY_MS <= told["since_ms"] < at(40)
+    assert since["known"] == 0 or since["served"] < 0.5 * since["raw"]
