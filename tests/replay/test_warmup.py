@@ -11,7 +11,7 @@ from replay.report import rows
 from replay.report.figure import Series
 from replay.report.recommendation import choose
 from replay.report.sentences import learning
-from replay.report.warnings import lateness, too_short
+from replay.report.warnings import lateness, too_short, unsegmented
 from replay.result import Result, Scored
 from tests.replay.history import replayed
 
@@ -134,6 +134,15 @@ def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> Non
     assert told(22, 9, 0, 0.0) is None, "it is what would be proposed"
     assert told(90, 9, 5, 0.001, 91) is None
     assert told(90, 9, 6, 0.001, 91) == "The ttl of s, 90 d, is too short for its outcomes."
+
+
+def test_segments_that_no_record_has_are_noticed(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda rng, y: rng.uniform(1, 20, len(y)))
+    contender = result.contenders[0]
+    lacking = replace(contender.streams["s"], segments={"worst": [{"segment": "country", "value": "(missing)"}]})
+    changed = replace(result, contenders=[replace(contender, streams={"s": lacking})])
+    assert [each.title for each in unsegmented(changed)] == ["No record of s has a segment."]
+    assert list(unsegmented(result)) == []
 
 
 def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp_path: Path) -> None:
