@@ -230,10 +230,10 @@ class BatchProcessor:
             noted = perf_counter()
             async with self._answering:
                 await self._send(turn.parts)
-        new = [record for part in turn.parts if part.batch.again is None for record in part.batch.records]
-        if new:
-            self._gauges.batch(len(new), perf_counter() - turn.started)
-            self._gauges.waited([record.timestamp for topic, record in new if topic == FORECASTS])
+        new = [part.batch.records for part in turn.parts if part.batch.again is None]
+        if any(new):
+            self._gauges.batch(sum(map(len, new)), perf_counter() - turn.started)
+            self._gauges.waited([each.timestamp for records in new for topic, each in records if topic == FORECASTS])
         if self.spans is not None:
             self.spans.turn(turn, noted)
 

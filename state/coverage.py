@@ -129,8 +129,9 @@ class Coverage:
 
     def issue(self, born: int, place: float) -> None:
         """Count a forecast; ``born`` is the partition's count of applied records, and rises; ``place`` its log-odds."""
-        self._places[0] += place
-        self._places[1] += place * place
+        places = self._places
+        places[0] = places[0] + place  # not `+=`: compiled, that adds objects, not numbers
+        places[1] = places[1] + place * place
         issued = self._issued
         if issued and issued[-1] < (CELL if len(issued) > 1 else LEAST):
             issued[-1] += 1

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from state import kinds
@@ -66,19 +67,23 @@ class Changes:
             if made >= SLICE:
                 made = 0
                 yield
-        rows, size = self.rows, 0
-        for key, value in self.ledger.items():
+        left, size = iter(self.ledger.items()), 0
+        while part := list(islice(left, SLICE // LEDGER_BYTES)):
+            size += self._pack(part)
+            yield
+        self.sizes[:2] = len(self.ledger), size
+        self.ledger = {}
+
+    def _pack(self, part: list[tuple[bytes, Row | None]]) -> int:
+        """Pack some ledger rows; return their bytes."""
+        rows, size, seal = self.rows, 0, kinds.LEDGER.seal
+        for key, value in part:
             if value is None:
                 rows[key] = None
             else:
-                row = rows[key] = kinds.LEDGER.seal(value.encode())
+                row = rows[key] = seal(value.encode())
                 size += len(row)
-                made += LEDGER_BYTES
-                if made >= SLICE:
-                    made = 0
-                    yield
-        self.sizes[:2] = len(self.ledger), size
-        self.ledger = {}
+        return size
 
 
 @dataclass(slots=True)

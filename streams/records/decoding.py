@@ -151,7 +151,8 @@ class Decoder:
         """
         found: list[Event] = []
         for topic, record in records:
-            timestamp = max(0, record.timestamp)
+            timestamp: int = record.timestamp
+            timestamp = max(timestamp, 0)
             if topic == FORECASTS:
                 found.append(self.forecast(record.offset, record.key, record.value, timestamp, record.headers))
             else:

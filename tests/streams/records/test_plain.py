@@ -70,7 +70,7 @@ USUAL = {
 }
 TIMES = (NOW + 300_001, NOW - FAR_OFF - 1, 10**17, 10**18, 10**19)
 TEXTS = ("", "vectors", "unknown", 'a"b', "a\\b", "é", "\x7f", "\n", "x" * 129)
-UNUSUAL = st.sampled_from([*TEXTS, *TIMES, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}])
+UNUSUAL: st.SearchStrategy[Any] = st.sampled_from([*TEXTS, *TIMES, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}])
 FIELDS = st.sampled_from(["event_id", "stream", "p", "y", "ts", "x", "scope", "q", "events", "t", ""])
 SPACES = st.sampled_from(["", "", "", "", "", "", " ", " ", "  ", "\n"])
 SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
