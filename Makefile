@@ -28,7 +28,7 @@ registry: deploy/registry/.stamp ## fetch a real schema registry and a Java clie
 rivals: $(STREAMS)/target/.stamp ## fetch and build Kafka Streams, beside which trueup is measured
 data: .venv/.data ## fetch the data sets of experiments and benchmark, 120 MB, into .venv
 
-demo: compiled jars ## real data through a real broker: a live table, then a report
+demo: setup jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup dev demo
 
 experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
