@@ -55,9 +55,10 @@ FAR: Final = 20.0
 
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
-#: Surprise of a run of equal labels, nats, beyond which late ones are judged by the maps before it. With 8, a rate that
-#: changes is learnt later: 2 % log loss.
-RUN: Final = 16.0
+#: Surprise of a run of equal labels, nats, beyond which late ones are judged by the maps before it, and the probability
+#: above which a label counts for none: rare events have long runs of zeros.
+RUN: Final = 32.0
+LIKELY: Final = 0.7
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 8
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
@@ -208,8 +209,7 @@ class TwoSpeed(Calibrator):
         #: The span of the last label, and a, d and b of the slow map before it.
         self._span, self._from = 0, (1.0, 0.0, 0.0)
         #: The last label; of its run the surprise, and how far today's maps were ahead of those before it, nats; these.
-        self._last, self._surprise, self._lead = -1.0, 0.0, 0.0
-        self._before = (1.0, 0.0, 0.0, 1.0, 0.0)
+        self._last, self._surprise, self._lead, self._before = -1.0, 0.0, 0.0, (1.0, 0.0, 0.0, 1.0, 0.0)
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
@@ -321,7 +321,8 @@ class TwoSpeed(Calibrator):
                 q = other
                 self._guard.correct(-self._lead, 0.0)
                 self._lead = 0.0
-            self._surprise -= math.log(other if y > 0.5 else 1.0 - other)
+            if (chance := other if y > 0.5 else 1.0 - other) < LIKELY:
+                self._surprise -= math.log(chance)
         delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
         self._guard.weigh(self.part * delta, self.part * delta * delta, at)
 
@@ -330,8 +331,7 @@ class TwoSpeed(Calibrator):
             self._span, self._from = span, (self._slow.a, self._slow.d, self._slow.b)
         information = q * (1.0 - q)
         self._information += information
-        a, d, b = self._from
-        before = sigmoid(a * z + d * itself(z) + b)
+        before = sigmoid(self._from[0] * z + self._from[1] * itself(z) + self._from[2])
         self._slow.approach(z, y, part, before * (1.0 - before), part * information * _LN2 / halflife)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
