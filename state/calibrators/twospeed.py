@@ -56,8 +56,12 @@ FAR: Final = 20.0
 
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
+#: Surprise of a run of equal labels, nats, beyond which late ones are judged by the maps before it, and the probability
+#: above which a label counts for none: rare events have long runs of zeros.
+RUN: Final = 32.0
+LIKELY: Final = 0.7
 #: First word of the state.
-_FORMAT: Final = 1 << 63 | 7
+_FORMAT: Final = 1 << 63 | 8
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
 #: counts for 5 units of information. With 20, ones among the lowest scores moved their knot far too late.
 #: Steps of .25 gain .6 % log loss where the risk has steps, and lose .4 % on car loans.
@@ -71,7 +75,7 @@ IN_BENT_SHARE: Final = 2.0
 
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddffff")
-_STATE: Final = Struct("<QQQQQ31d")
+_STATE: Final = Struct("<QQQQQ39d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
@@ -124,8 +128,10 @@ class TwoSpeed(Calibrator):
     `BySegment`. Information always counts in full: otherwise a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w is that of `Guard`, from the log losses of raw forecasts and of the map; for settled tickets the
-    map is today's blend and bend of both maps' answers as issued. With prompt outcomes, on any sequence, from the first
-    evidence on,
+    map is today's blend and bend of both maps' answers as issued. For other late ones in a run of equal
+    labels to which the maps before it give a chance below exp(-`RUN`), these maps are judged: a map that follows a run
+    seems to foresee it, as in a file sorted by label, or where many forecasts share an outcome. With prompt outcomes,
+    on any sequence, from the first evidence on,
 
         Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2)  nats,
 
@@ -148,8 +154,9 @@ class TwoSpeed(Calibrator):
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: `_FORMAT`,
     outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information learnt, a, d, b,
     A_zz, A_zt, A_tt, A_z1, A_t1, A_11, of the fast map a', b', A_zz, A_z1, A_11, then c, e, H_cc, H_ce, H_ee, k, H_k
-    (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d and b before it
-    (f64), those of `Guard`, of `Crowds` and of `Bend`. Little-endian.
+    (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d and b before it,
+    the last label, surprise and lead of its run, a, d, b, a', b' before that (f64), those of `Guard`, of `Crowds` and
+    of `Bend`. Little-endian.
 
     References
     ----------
@@ -202,6 +209,8 @@ class TwoSpeed(Calibrator):
         self._ends = Certainties()
         #: The span of the last label, and a, d and b of the slow map before it.
         self._span, self._from = 0, (1.0, 0.0, 0.0)
+        #: The last label; of its run the surprise, and how far today's maps were ahead of those before it, nats; these.
+        self._last, self._surprise, self._lead, self._before = -1.0, 0.0, 0.0, (1.0, 0.0, 0.0, 1.0, 0.0)
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
@@ -240,10 +249,12 @@ class TwoSpeed(Calibrator):
 
     def _mapped(self, z: float) -> float:
         """Return today's log-odds before the blend with raw, from log-odds as `Certainties` reads them."""
-        slow, fast, blend = self._slow, self._fast, self._blend
-        u = slow.at(z)
-        v = u + blend.b + blend.a * min(max(fast.a * z + fast.b - u, -REACH), REACH)
+        v = self._blended(self._slow.at(z), self._fast.a * z + self._fast.b)
         return v + self._bent * self._bend.at(v)
+
+    def _blended(self, u: float, f: float) -> float:
+        """Return today's blend of what both maps answer."""
+        return u + self._blend.b + self._blend.a * min(max(f - u, -REACH), REACH)
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Learn from an outcome, 0 or 1, once there is evidence of both."""
@@ -280,10 +291,11 @@ class TwoSpeed(Calibrator):
         today = u + self._blend.b + self._blend.a * d
         slow = sigmoid(slow)
         part = self.part = self._crowds.part(since, self._information, slow - y)
+        if y != self._last:
+            self._last, self._surprise, self._lead = y, 0.0, 0.0
+            self._before = (self._slow.a, self._slow.d, self._slow.b, self._fast.a, self._fast.b)
         if evident:  # else the raw forecast was served
-            q = sigmoid(today + self._bent * self._bend.at(today))
-            delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-            self._guard.weigh(part * delta, part * delta * delta, at)
+            self._judge(z, y, raw, today, at, late=not settled and since < self._information)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
@@ -298,13 +310,30 @@ class TwoSpeed(Calibrator):
         information = fast * (1.0 - fast)
         self._fast.learn(z, fast - y, information, information * (_LN2 / FAST))
 
+    def _judge(self, z: float, y: float, raw: float, today: float, at: int, *, late: bool) -> None:
+        """Weigh raw forecasts against the map; of ``late`` outcomes against that before their run, see *Raw*."""
+        q = sigmoid(today + self._bent * self._bend.at(today))
+        if late:
+            a, d, b, fast_a, fast_b = self._before
+            was = self._blended(a * z + d * itself(z) + b, fast_a * z + fast_b)
+            other = sigmoid(was + self._bent * self._bend.at(was))
+            if self._surprise <= RUN:
+                self._lead += self.part * math.log(q / other if y > 0.5 else (1.0 - q) / (1.0 - other))
+            else:
+                q = other
+                self._guard.correct(-self._lead, 0.0)
+                self._lead = 0.0
+            if (chance := other if y > 0.5 else 1.0 - other) < LIKELY:
+                self._surprise -= math.log(chance)
+        delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
+        self._guard.weigh(self.part * delta, self.part * delta * delta, at)
+
     def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float, span: int) -> None:
         if span != self._span:
             self._span, self._from = span, (self._slow.a, self._slow.d, self._slow.b)
         information = q * (1.0 - q)
         self._information += information
-        a, d, b = self._from
-        before = sigmoid(a * z + d * itself(z) + b)
+        before = sigmoid(self._from[0] * z + self._from[1] * itself(z) + self._from[2])
         self._slow.approach(z, y, part, before * (1.0 - before), part * information * _LN2 / halflife)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
@@ -352,7 +381,8 @@ class TwoSpeed(Calibrator):
         others = self._guard.encode() + self._crowds.encode() + self._bend.encode()
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
         ends = (self._ends.lowest, self._ends.highest, self._ends.floor, self._ends.ceiling)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, self._span, *self._from) + others
+        runs = (self._span, *self._from, self._last, self._surprise, self._lead, *self._before)
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, *runs) + others
 
     def decode(self, payload: bytes) -> None:
         require_length(payload, SIZE)
@@ -368,3 +398,5 @@ class TwoSpeed(Calibrator):
         blend.b, blend.a, blend.bb, blend.ab, blend.aa = maps[14:19]
         self._bent, self._bent_held, ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[19:25]
         self._span, self._from = int(maps[25]), (maps[26], maps[27], maps[28])
+        self._last, self._surprise, self._lead = maps[29], maps[30], maps[31]
+        self._before = (maps[32], maps[33], maps[34], maps[35], maps[36])
