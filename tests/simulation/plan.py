@@ -102,7 +102,7 @@ MILD: Final = (*FOR_ALL, "jump", "full disk")
 #: That the end of an input is lost, and its offsets are given to others; and in how many of the histories of workers
 #: alone who have no task and no auditor.
 LOST_TAIL: Final = "lost tail"
-LOSING: Final = 0.12
+LOSING: Final = 0.2
 
 
 #: What strikes operators, how often each is drawn, and amid which requests.
