@@ -160,6 +160,17 @@ def test_a_topic_that_ends_before_the_position_ends_the_worker(
     assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 
 
+def test_the_last_applied_record_may_be_deleted_before_it_is_compared(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    consumer._buffer_of(0).begin((7, 0), Journal(1, (Last(6, 0), NONE), []))
+    brokers.positions[F0] = consumer._handed[F0] = 6
+    run(consumer._out_of_range({F0: 6}))
+    assert topology.failure is None
+    assert brokers.positions[F0] == consumer._handed[F0] == 7
+
+
 def test_an_error_of_a_position_that_was_left_meanwhile_is_nothing(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
