@@ -70,8 +70,9 @@ class Fault(NamedTuple):
 AMID: Final = " amid "
 ANSWER: Final = "an answer"
 PLACES: Final = ("an append", ANSWER, "a checkpoint", "a commit", "a claim", "a rebalance", "a look")
-#: How those begin after which a process does not know for a while that others have taken over.
+#: How those begin after which a process stands still or alone, and after which it may not know that others took over.
 STANDING: Final = ("pause", "cut")
+UNAWARE: Final = (*STANDING, "trouble")
 #: Which faults there are, and how often each is drawn, if all are.
 KINDS: Final = {
     "kill": 40,
