@@ -68,7 +68,7 @@ class Isotonic:
 
     def __init__(self) -> None:
         self._learnt = 0
-        self._labels, self._ones, self._values = (array(_TYPE, bytes(_PART)) for _ in range(3))
+        self._labels, self._ones, self._values = [array(_TYPE, bytes(_PART)) for _ in range(3)]
         self._guard = Guard()
 
     def at(self, z: float) -> float:
@@ -151,7 +151,7 @@ class Isotonic:
         require_length(payload, SIZE)
         self._learnt = _HEAD.unpack_from(payload)[0]
         parts = [payload[at : at + _PART] for at in range(_HEAD.size, SIZE - GUARD_SIZE, _PART)]
-        self._labels, self._ones, self._values = (array(_TYPE, part) for part in parts)
+        self._labels, self._ones, self._values = [array(_TYPE, part) for part in parts]
         self._guard.decode(payload, SIZE - GUARD_SIZE)
 
 
