@@ -8,35 +8,33 @@ from state.calibrators.guard import Guard
 from state.calibrators.line import Line
 from state.calibrators.two_scales import TwoScales, itself
 
-#: Surprise of a run, nats, beyond which its late labels are judged by the maps before it; and the probability above
-#: which a label counts for none: rare events have long runs of zeros.
+#: Surprise of a run, nats, beyond which its late labels are judged by the maps before it.
 RUN: Final = 32.0
-LIKELY: Final = 0.7
 
-_STATE: Final = Struct("<8d")
+_STATE: Final = Struct("<9d")
 #: Bytes of a state.
 SIZE: Final = _STATE.size
 
 
 class Runs:
-    """The run of the last labels; labels are 0 or 1.
+    """The run of the last labels; labels are 0 or 1. A run ends with the span of record times in which it began.
 
-    Bytes: the last label (-1: none), surprise of its run, lead, a, d and b of the slow map and a' and b' of the fast
-    map before it (f64). Little-endian.
+    Bytes: the last label (-1: none), its span, surprise of its run, lead, a, d and b of the slow map and a' and b' of
+    the fast map before it (f64). Little-endian.
     """
 
-    __slots__ = ("_before", "_last", "_lead", "_surprise")
+    __slots__ = ("_before", "_last", "_lead", "_span", "_surprise")
 
     def __init__(self) -> None:
-        self._last = -1.0
+        self._last, self._span = -1.0, 0
         #: Surprise of the labels, and how far today's maps were ahead of those before the run, nats.
         self._surprise, self._lead = 0.0, 0.0
         self._before = (1.0, 0.0, 0.0, 1.0, 0.0)
 
-    def note(self, y: float, slow: TwoScales, fast: Line) -> None:
+    def note(self, y: float, span: int, slow: TwoScales, fast: Line) -> None:
         """Note a label, and if it begins a run the maps, which have not learnt it."""
-        if y != self._last:
-            self._last, self._surprise, self._lead = y, 0.0, 0.0
+        if y != self._last or span != self._span:
+            self._last, self._span, self._surprise, self._lead = y, span, 0.0, 0.0
             self._before = (slow.a, slow.d, slow.b, fast.a, fast.b)
 
     def before(self, z: float) -> tuple[float, float]:
@@ -56,14 +54,13 @@ class Runs:
         else:
             guard.correct(-self._lead, 0.0)
             self._lead, q = 0.0, was
-        chance = was if y > 0.5 else 1.0 - was
-        if chance < LIKELY:
-            self._surprise -= math.log(chance)
+        self._surprise -= math.log(was if y > 0.5 else 1.0 - was)
         return q
 
     def encode(self) -> bytes:
-        return _STATE.pack(self._last, self._surprise, self._lead, *self._before)
+        return _STATE.pack(self._last, self._span, self._surprise, self._lead, *self._before)
 
     def decode(self, payload: bytes, at: int) -> None:
-        self._last, self._surprise, self._lead, *maps = _STATE.unpack_from(payload, at)
+        self._last, span, self._surprise, self._lead, *maps = _STATE.unpack_from(payload, at)
+        self._span = int(span)
         self._before = (maps[0], maps[1], maps[2], maps[3], maps[4])

@@ -294,7 +294,7 @@ class TwoSpeed(Calibrator):
         today = u + self._blend.b + self._blend.a * d
         slow, fast = sigmoid(slow), sigmoid(fast)
         part = self.part = self._crowds.part(since, self._information, slow - y)
-        self._runs.note(y, self._slow, self._fast)
+        self._runs.note(y, at // SPAN, self._slow, self._fast)
         if evident:  # else the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             smooth = self._guard.weight * (raw - q) + q
