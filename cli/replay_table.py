@@ -11,7 +11,7 @@ from rich.table import Table as Rich
 from agents.status.number_format import minute, score
 from cli.show_tables import page_tables
 from replay.figures import Scorecard
-from replay.report import recommendation, sentences, stream_tables
+from replay.report import message, recommendation, sentences, stream_tables
 from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 
@@ -47,9 +47,10 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         page_tables(console, stream_tables.of_probabilities(contender))
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
-    for made in recommendation.verdicts(result):
-        for line in (made.headline, *made.reasons):
-            console.print(line, soft_wrap=True, highlight=False)
+    found = recommendation.verdicts(result)
+    changed = message.changed(message.chosen(scored, found[0].name)) if scored else ()
+    for line in (*(line for made in found for line in (made.headline, *made.reasons)), *changed):
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _scores(contenders: list[Contender]) -> Rich:

@@ -1,10 +1,11 @@
 """The tables that ``trueup streams show`` prints, those of the status page among them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console as Rich
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,6 +18,8 @@ from state.scoring.windows import KINDS
 
 #: Most characters of the words in front of a row that are not folded.
 WORDS: Final = 36
+#: Columns in which every table has room, to measure it.
+MOST: Final = 400
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -78,22 +81,28 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
 
 
 def page_tables(shown_on: Rich, given: Iterable[score_tables.Table]) -> None:
-    """Print tables of the page without their colours, as far as 80 columns have room for them."""
+    """Print tables of the page without their colours, as far as the terminal has room for them."""
     for each in given:
         if each.wide or not (each.rows or each.words):
             continue
-        kept = [n for n, head in enumerate(each.head) if head not in each.page_only]
-        made = Table(title=each.title, caption=each.note or None)
-        short = each.names == 1 and all(len(str(row[0])) <= WORDS for row in each.rows)
-        for n in kept:
-            made.add_column(str(each.head[n]), justify="left" if n < each.names else "right", no_wrap=short and not n)
-        for row in each.rows:
-            cells = [row[n] for n in kept]
-            made.add_row(*(Text(cell.striptags() if isinstance(cell, Markup) else str(cell)) for cell in cells))
         for said in each.words:
             shown_on.print(said, highlight=False, markup=False)
         if each.rows:
-            _print(shown_on, made, apart=0)
+            made = _page_table(each)
+            fits = Measurement.get(shown_on, shown_on.options.update(width=MOST), made).maximum <= shown_on.width
+            _print(shown_on, made if fits else _page_table(each, each.page_only), apart=0)
+
+
+def _page_table(of: score_tables.Table, without: Sequence[str] = ()) -> Table:
+    kept = [n for n, head in enumerate(of.head) if head not in without]
+    made = Table(title=of.title, caption=of.note or None)
+    short = of.names == 1 and all(len(str(row[0])) <= WORDS for row in of.rows)
+    for n in kept:
+        made.add_column(str(of.head[n]), justify="left" if n < of.names else "right", no_wrap=short and not n)
+    for row in of.rows:
+        cells = [row[n] for n in kept]
+        made.add_row(*(Text(cell.striptags() if isinstance(cell, Markup) else str(cell)) for cell in cells))
+    return made
 
 
 def _figures(heading: str) -> Column:

@@ -74,7 +74,8 @@ def _vectors(result: Result, name: str | None) -> Iterator[str]:
             else ("top_label_ece", "your model's probability of its likeliest class is off by")
         )
         model, ours = points(raw[metric]), points(served[metric])
-        yield f"{each.stream}: {what} {model} points, trueup's by {ours}, over {count(each.resolved)} outcomes."
+        said = f"{each.stream}: {what} {model} percentage points, trueup's by {ours}"
+        yield f"{said}, over {count(each.resolved)} outcomes."
 
 
 def _chance(served: float, rate: float, n: int) -> float:
@@ -89,9 +90,9 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
     chance = _chance(served.mean_forecast, rate, n)
     off = served.mean_forecast - rate
     judged = (
-        f"right to ±{points(chance)} points"
+        f"right to ±{points(chance)} percentage points"
         if abs(off) <= chance
-        else f"{points(abs(off))} points too {'high' if off > 0 else 'low'}"
+        else f"{points(abs(off))} percentage points too {'high' if off > 0 else 'low'}"
     )
     when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"
     warm = ", after its warm-up," if scored.warmup.issued and phase is scored.settled else ""
@@ -113,6 +114,15 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
         as_well = "as your model's do" if alike else f"your model's {caught[1]}"
         top = f"{100 * result.volume:g}\N{NO-BREAK SPACE}%"
         yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
+    yield from changed(contender)
+    alerts = scored.alerts
+    if alerts:
+        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
+        yield f"At a cut-off of {alerts.threshold:g}, {raised}."
+
+
+def changed(contender: Contender) -> Iterator[str]:
+    """Say of which segment the model was most wrong, where it was wrong of one."""
     worst = max(
         (
             each
@@ -129,7 +139,3 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
             f"{percent(worst['raw']['mean'])}, {percent(worst['observed'])} came true, trueup said "
             f"{percent(worst['calibrated']['mean'])}."
         )
-    alerts = scored.alerts
-    if alerts:
-        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
-        yield f"At a cut-off of {alerts.threshold:g}, {raised}."

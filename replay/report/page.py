@@ -79,7 +79,9 @@ def page(result: Result, command: str = "", model: str = "") -> bytes:
     zero, one = scale(unit) or (0.0, 1.0)
     made = _PAGES.overlay()
     made.filters = _PAGES.filters | {
-        "unit": valued(percent if (zero, one) == (0.0, 1.0) else lambda raw: f"{zero + (one - zero) * raw:g}")
+        "unit": valued(
+            percent if (zero, one) in ((0.0, 1.0), (0.0, 100.0)) else lambda raw: f"{zero + (one - zero) * raw:g}"
+        )
     }
     rendered = made.get_template("report.html").render(
         style=Markup(_STYLE), hash=Markup(pages.named(_STYLE)), command=command, model=model, **_values(result)
