@@ -57,7 +57,7 @@ def of(result: Result, name: str | None) -> Message:
     course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
     lookup = scored.review.lookup
     drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
-    sentences = [*_sentences(contender, scored, name, result), *of_vectors]
+    sentences = [*_sentences(contender, scored, result), *of_vectors]
     return Message(sentences, course, drawn if len(lookup) > 1 else None)
 
 
@@ -83,7 +83,7 @@ def _chance(served: float, rate: float, n: int) -> float:
     return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
 
 
-def _sentences(contender: Contender, scored: Scored, name: str | None, result: Result) -> Iterator[str]:
+def _sentences(contender: Contender, scored: Scored, result: Result) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
@@ -101,8 +101,6 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
         f"{model}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
         f"would have said {percent(served.mean_forecast)}, {judged}."
     )
-    if name == RAW:
-        yield "Nothing was gained by other scores than your model's."
     if served.recall == served.recall:
         caught = [percent(card.recall) for card in (served, raw)]
         recall = [
