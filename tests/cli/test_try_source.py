@@ -69,6 +69,24 @@ def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(plan: P
     assert [bool(each["warning"]) for each in shown] == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("ts", "said"),
+    [
+        ('"27/11/2026 18:00"', 'which is no time from 1970 to 9999; set format = "%d/%m/%Y %H:%M" for ts'),
+        ('"05/11/2026"', 'set format = "%d/%m/%Y" or format = "%m/%d/%Y" for ts'),
+        ('"yesterday"', "which is no time from 1970 to 9999"),
+        ("4102444800000", "ts says 2100-01-01 00:00:00 UTC, more than 300 s (TRUEUP_AHEAD_SECONDS) ahead of the Kafka"),
+    ],
+)
+def test_a_time_that_cannot_be_is_said_with_its_remedy(ts: str, said: str, plan: Path, trueup: Trueup) -> None:
+    plan.write_text(PLAN.replace("p = { path", 'ts = "at"\np = { path'))
+    file = plan.with_name("times.json")
+    file.write_text(f'{{"type": "score", "txn": {{"id": 7}}, "risk": 250, "at": {ts}}}\n')
+    (line,) = trueup("streams try scores", file).out.splitlines()
+    assert said in line
+    assert ("before 1970" in line, line.count("format =") > 0) == (False, "format" in said)
+
+
 def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(plan: Path, trueup: Trueup) -> None:
     file = plan.with_name("pings.json")
     file.write_text('{"type": "ping"}\n' * 4 + '{"type": "score", "txn": {"id": 7}, "risk": 250}\n')
