@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.options import MISCONFIGURED
 from tests.commands import Trueup
 
 PLAN = """
@@ -113,3 +114,37 @@ def test_config_check_says_who_reads_each_source_and_why(plan: Path, trueup: Tru
     assert [each["mode"] for each in sources] == ["for the intake", "for the intake", "direct"]
     plan.write_text(PLAN.replace("[0, 1000]", "[0]"))
     assert "sources.scores: p: a range is two numbers such as [0, 1000]" in trueup("config check").error
+
+
+@pytest.mark.parametrize(("topic", "refused"), [("calibrated", True), ("trueup-labels", True), ("scores", False)])
+def test_a_source_of_what_trueup_writes_is_refused(topic: str, plan: Path, trueup: Trueup, *, refused: bool) -> None:
+    plan.write_text(PLAN.replace('"scores.v4"', f'"{topic}"'))
+    checked = trueup("config check")
+    said = f"sources.scores: trueup itself writes {topic}; name the topic of your own records"
+    assert (said in checked.err) == (checked.status == MISCONFIGURED) == refused
+
+
+@pytest.mark.parametrize(
+    ("before", "pattern", "covered"),
+    [
+        ("*", "a", True),
+        ("a*", "a-[xy]*", True),
+        ("a?", "ab", True),
+        ("a?", "a*", False),
+        ("a????", "a[bc]", False),
+        ("a", "*", False),
+    ],
+)
+def test_a_pattern_that_never_applies_is_noted(
+    before: str, pattern: str, plan: Path, trueup: Trueup, *, covered: bool
+) -> None:
+    plan.write_text(f'[streams."{before}"]\n[streams."{pattern}"]\n')
+    said = f"# note: streams {pattern!r} never applies: {before!r} stands before it, and the first that matches counts"
+    assert (said in trueup("config check").out) == covered
+    assert trueup("config check --json").json["covered"] == ({pattern: before} if covered else {})
+
+
+@pytest.mark.parametrize("wrong", ["[streams.a]\nk = 1", "k = ", "[sources.a]\nk = 1"])
+def test_what_is_wrong_in_the_streams_file_is_said_with_its_path(wrong: str, plan: Path, trueup: Trueup) -> None:
+    plan.write_text(wrong)
+    assert f"trueup: {plan}: " in trueup("config check").err
