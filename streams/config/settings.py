@@ -79,11 +79,9 @@ class Settings(Declared):
 
     def _check_topics(self) -> None:
         """Refuse sources of what trueup itself writes: each record would bring about another one, for ever."""
-        written = {topic for of in self.stages for topic in (*of.outputs, of.maps, of.changelog, of.journal)}
-        written |= {self.configurations, self.routes, self.labels}
         for source in self.sources:
             for topic in source.topics:
-                if topic in written:
+                if topic in self.written:
                     raise SettingsError(
                         f"sources.{source.name}: trueup itself writes {topic}; name the topic of your own records"
                     )
@@ -241,6 +239,17 @@ class Settings(Declared):
     def configurations(self) -> str:
         """Topic of what is in force in each partition, of all stages; see `streams.config.in_force`."""
         return prefixed(self.topic_prefix, f"{self.application}-configurations")
+
+    @property
+    def written(self) -> frozenset[str | None]:
+        """Topics that only trueup writes, of all stages."""
+        of_stages = (topic for of in self.stages for topic in (*of.outputs, of.maps, of.changelog, of.journal))
+        return frozenset((self.configurations, self.routes, self.labels, *of_stages))
+
+    def named(self, topic: str) -> str:
+        """Return the name of a topic that somebody gives: one of trueup's own may lack the prefix."""
+        full = prefixed(self.topic_prefix, topic)
+        return full if full in self.written | {self.forecasts, self.outcomes} else topic
 
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
