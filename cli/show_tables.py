@@ -18,6 +18,8 @@ from state.scoring.windows import KINDS
 
 #: Most characters of the words in front of a row that are not folded.
 WORDS: Final = 36
+#: Fewest characters to which names in front of a row are folded, where words of its other columns have room then.
+NAME: Final = 12
 #: Columns in which every table has room, to measure it.
 MOST: Final = 400
 
@@ -114,7 +116,34 @@ def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
     table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, apart, 0, 0)
     for column in table.columns:
         column.overflow = "fold"
+    if Measurement.get(shown_on, shown_on.options.update(width=MOST), table).maximum > shown_on.width:
+        _keep_words(table, shown_on.width - (apart + 1) * (len(table.columns) - 1))
     shown_on.print(table)
+
+
+def _keep_words(table: Table, room: int) -> None:
+    """Let only the first column be folded inside words, if so many characters have room for those of the others."""
+    texts = [[str(text) for text in (each.header, *each.cells)] for each in table.columns]
+    wide = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
+    words = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
+    kept = {n: wide[n] for n, each in enumerate(table.columns) if each.no_wrap}
+    first, least = kept.get(0), min(wide[0], NAME)
+    while True:
+        # The widest are cut first, to one width.
+        levels = (at for at in range(MOST) if sum(kept.get(n, min(w, at)) for n, w in enumerate(wide)) <= room)
+        level = max(levels, default=0)
+        cut = {n: each for n, each in enumerate(words) if n and n not in kept and each > level}
+        kept |= cut
+        if not level and first:
+            del kept[0]
+            first = None
+        elif not cut:
+            break
+    if level < least and first is None:
+        return
+    table.columns[0].no_wrap = first is not None
+    for n, width in kept.items():
+        table.columns[n].width = width
 
 
 def _served(each: dict[str, Any]) -> set[str]:
