@@ -34,9 +34,10 @@ def _check(options: argparse.Namespace) -> int:
         raise SettingsError(str(exc)) from exc
     found, streams = effective_config.shown(of), effective_config.policies(of)
     hash_, sources = effective_config.fingerprint(of), effective_config.sources(of)
-    unmapped = effective_config.unmapped(of)
+    unmapped, covered = effective_config.unmapped(of), effective_config.covered(of)
     if options.json:
         told = {"settings": found, "streams": streams, "sources": sources, "configuration": hash_, "no_map": unmapped}
+        told["covered"] = covered
         print(json.dumps(told, default=asdict))
         return DONE
     for name, value in found.items():
@@ -45,6 +46,8 @@ def _check(options: argparse.Namespace) -> int:
         print(f"# streams {pattern!r}: {_said(policy)}")
     for pattern, why in unmapped.items():
         print(f"# streams {pattern!r}: no map in {of.maps}, because {why}: decide by their raw forecasts")
+    for pattern, by in covered.items():
+        print(f"# note: streams {pattern!r} never applies: {by!r} stands before it, and the first that matches counts")
     if modes.routed(of.modes, OUTCOME) and not modes.routed(of.modes, FORECAST):
         print(f"# note: outcomes come through intake, and no forecasts do. {modes.UNROUTED}")
     for each in sources:

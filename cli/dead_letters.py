@@ -30,6 +30,12 @@ from streams.sources.references import Headers
 HEADER: Final = "trueup-letter"
 #: Reasons of letters whose value is not their record's.
 _OTHERS: Final = ("batch", "skipped", "parked_label")
+#: Reasons that hold again for what is sent again, and what to do.
+_STAYS: Final = {
+    "erased": "its event was erased, and would be answered once its name has left",
+    "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; send it with an "
+    "event_id of its own, or name a `scope`",
+}
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300
 #: Longest wait for a schema registry, s.
@@ -165,8 +171,8 @@ def send(
         if letter.reason in _OTHERS:
             left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
             continue
-        if letter.reason == "erased":
-            left[place] = "erased: its event was erased, and would be answered once its name has left"
+        if letter.reason in _STAYS:
+            left[place] = f"{letter.reason}: {_STAYS[letter.reason]}"
             continue
         if record is None:
             if not letter.whole:
@@ -330,6 +336,8 @@ def _now(trial: Trial, letter: Letter) -> str:
         return "not known: no source reads its topic"
     if tried.made is None:
         return tried.said or ""
+    if letter.reason in _STAYS:
+        return _STAYS[letter.reason]
     return f"can be used ({letter.reason} may still hold); 'trueup letters send' sends it again"
 
 

@@ -28,7 +28,9 @@ def add(commands: Commands) -> None:
     )
     demo.add_argument("--rows", type=positive, help="play only so many flights or payments (default: all)")
     demo.add_argument("--partitions", type=positive, help="partitions of every topic (default: 2, of fraud 1)")
-    demo.add_argument("--out", type=Path, default=Path("trueup-demo.svg"), help="where the picture goes")
+    demo.add_argument(
+        "--out", type=Path, help="where the picture goes (default: trueup-demo.svg, of fraud trueup-fraud.svg)"
+    )
     demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
     demo.set_defaults(run=_demo)
     _add_broker(actions)
@@ -71,7 +73,7 @@ def _demo(options: argparse.Namespace) -> int:
         rows=options.rows,
         json_output=options.json,
         brokers=os.environ.get("TRUEUP_BROKERS"),
-        out=options.out,
+        out=options.out or Path(f"trueup-{'demo' if options.scenario == 'flights' else options.scenario}.svg"),
         partitions=options.partitions,
         scenario=options.scenario,
     )
@@ -86,12 +88,13 @@ def _broker(options: argparse.Namespace) -> int:
     if options.by_hand is None:
         return broker.serve(options.port, options.data_dir)
     of = settings()
+    topic = of.named(options.topic)
     try:
         if options.by_hand == "watch":
-            asyncio.run(records.watch(of, options.topic, first=options.first))
+            asyncio.run(records.watch(of, topic, first=options.first))
         else:
-            sent = asyncio.run(records.send(of, options.topic, sys.stdin.buffer, options.key, options.partitions))
-            print(f"sent {sent} records to {options.topic}", file=sys.stderr)
+            sent = asyncio.run(records.send(of, topic, sys.stdin.buffer, options.key, options.partitions))
+            print(f"sent {sent} records to {topic}", file=sys.stderr)
     except KafkaError as exc:
-        raise TopicsError(f"{options.topic} at {', '.join(of.brokers)}: {exc}") from exc
+        raise TopicsError(f"{topic} at {', '.join(of.brokers)}: {exc}") from exc
     return DONE

@@ -1,7 +1,7 @@
 """What stands in the topics of a key and of events: for ``trueup forget``."""
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -60,16 +60,34 @@ async def kept(settings: Settings, key: bytes) -> list[Event]:
     """
     if settings.has_intake or await partitions(settings, settings.changelog) is None:
         return []
-    names = dict[bytes, None]()
     try:
-        async for record in _all(settings, [settings.changelog]):
-            if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
-                if record.value is not None and kinds.LEDGER.decode(record.value).key == key:
-                    names[record.key] = None
-                else:
-                    names.pop(record.key, None)
+        return await _rows(settings, lambda row: kinds.LEDGER.decode(row).key == key)
     except CorruptFrame as exc:
         raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}") from exc
+
+
+async def unknown(settings: Settings, events: Iterable[Event]) -> list[Event]:
+    """Return those events that have no row; none where there is no state. Behind intake scopes are those of streams.
+
+    Raises TopicsError if the changelog cannot be read.
+    """
+    if not (wanted := list(events)) or await partitions(settings, settings.changelog) is None:
+        return []
+    known = set(await _rows(settings))
+    if settings.has_intake:
+        known = {Event(each.event_id) for each in known}
+    return [each for each in wanted if each not in known]
+
+
+async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[Event]:
+    """Return the events whose present rows are taken."""
+    names = dict[bytes, None]()
+    async for record in _all(settings, [settings.changelog]):
+        if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
+            if record.value is not None and takes(record.value):
+                names[record.key] = None
+            else:
+                names.pop(record.key, None)
     split = [kinds.LEDGER.of(name)[0].partition(SCOPED) for name in names]
     return [Event(event_id, scope if separator else None) for event_id, separator, scope in split]
 

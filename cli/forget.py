@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import time
 from typing import Final
 
@@ -61,17 +61,18 @@ def _run(options: argparse.Namespace) -> int:
     events = list(dict.fromkeys(events))
     values = [erasure(of, *each) for each in events]
     names = [each.event_id for each in events]
+    unknown, said = _unknown(of, dict.fromkeys(Event(each, options.scope) for each in options.events))
     topic, written = asyncio.run(send(of, list(zip(names, values, strict=True)), dry_run=options.dry_run))
     verb = "would erase" if options.dry_run else "erases" if written == 1 else "erase"
     whose = "an event" if len(events) == 1 else f"{len(events):,} events"
     texts = names + ([] if options.key is None else [options.key])
     try:
-        letters, said = asyncio.run(events_of_key.letters(of, texts, [each.place for each in found])), ""
+        letters = asyncio.run(events_of_key.letters(of, texts, [each.place for each in found]))
     except TopicsError as exc:
-        letters, said = None, f"\nwhether dead letters hold any of it is not known: {exc}"
+        letters, said = None, f"{said}\nwhether dead letters hold any of it is not known: {exc}"
     if letters:
         shown = ", ".join(letters[:_SHOWN]) + f", … ({len(letters):,} in all)" * (len(letters) > _SHOWN)
-        said = f"\ndead letters hold some of it until retention takes them: {shown}"
+        said += f"\ndead letters hold some of it until retention takes them: {shown}"
     if not events:
         said = f"\nnothing that is kept has the key {options.key}{said}"
     tell(
@@ -81,9 +82,21 @@ def _run(options: argparse.Namespace) -> int:
         events=names,
         records=written,
         letters=letters,
+        unknown=unknown,
         dry_run=options.dry_run,
     )
     return DONE
+
+
+def _unknown(of: Settings, events: Iterable[Event]) -> tuple[list[str] | None, str]:
+    """Return those of which there is no row, and what is said of them; None if that cannot be read."""
+    try:
+        unknown = [each.event_id for each in asyncio.run(events_of_key.unknown(of, events))]
+    except TopicsError as exc:
+        return None, f"\nwhether the state knows the events is not known: {exc}"
+    shown = ", ".join(unknown[:_SHOWN]) + f", … ({len(unknown):,} in all)" * (len(unknown) > _SHOWN)
+    said = f"\nnot known here: {shown}. No forecast has come, or it has left; what is on its way will be erased"
+    return unknown, said if unknown else ""
 
 
 def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:

@@ -136,7 +136,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    made = argparse.ArgumentParser(
+    made = options.Parser(
         prog="trueup",
         description="Joins risk forecasts with what happened, on Kafka, and keeps the scores honest.",
         epilog=EPILOG,

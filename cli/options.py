@@ -9,8 +9,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from replay.sources.record import TableError
 from streams.config import stream_config
@@ -72,6 +73,41 @@ def command(
     if dry_run:
         parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors show the usage of the command that was given, and name the command that was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's
+        """Parse arguments; those that a command does not know are its error, not that of `trueup`."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage and a message."""
+        given = re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message)
+        super().error(f"{message}{meant(given[1]) if given else ''}")
+
+
+def meant(word: str) -> str:
+    """Return a question whether a command was meant, at the end of a message; empty if none is similar."""
+    from cli import main  # noqa: PLC0415 - it imports this
+
+    known = [name for name, _ in commands(main.parser())]
+    last = {each.rpartition(" ")[2]: each for each in known[::-1]}
+    near = get_close_matches(word, last, n=1)
+    return f"; did you mean 'trueup {last[near[0]]}'?" if near else ""
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield the words of every command and what it does; a group of commands is none."""
+    below = parser.get_default("commands")
+    for name, each in below.choices.items() if below else ():
+        if each.get_default("run") is not None:
+            yield name, each.get_default("told")
+        yield from ((f"{name} {word}", said) for word, said in commands(each))
 
 
 def group(commands: Commands, name: str, help_: str) -> Commands:

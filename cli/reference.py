@@ -1,13 +1,12 @@
 """``python -m cli.reference``: the pages of `docs/reference`, written from the declarations of the program itself."""
 
-import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from struct import calcsize
 from typing import Final
 
 from cli import main as command_line
-from cli.options import STATUSES
+from cli.options import STATUSES, commands
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
@@ -107,15 +106,6 @@ def _commands() -> list[str]:
         "\n## Exit statuses\n",
         *_table(("status", "meaning"), [(str(status), meaning) for status, meaning in STATUSES.items()]),
     ]
-
-
-def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Yield the words of every command and what it does; a group of commands is none."""
-    below = parser.get_default("commands")
-    for name, each in below.choices.items() if below else ():
-        if each.get_default("run") is not None:
-            yield name, each.get_default("told")
-        yield from ((f"{name} {word}", said) for word, said in commands(each))
 
 
 def _records() -> list[str]:

@@ -11,7 +11,8 @@ from rich.table import Table as Rich
 from agents.status.number_format import minute, score
 from cli.show_tables import page_tables
 from replay.figures import Scorecard
-from replay.report import recommendation, sentences, stream_tables
+from replay.report import message, recommendation, sentences, stream_tables
+from replay.report.rule import Verdicts, judged
 from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 
@@ -47,9 +48,10 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         page_tables(console, stream_tables.of_probabilities(contender))
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
-    for made in recommendation.verdicts(result):
-        for line in (made.headline, *made.reasons):
-            console.print(line, soft_wrap=True, highlight=False)
+    found = recommendation.verdicts(result)
+    changed = message.changed(message.chosen(scored, found[0].name)) if scored else ()
+    for line in (*(line for made in found for line in (made.headline, *made.reasons)), *changed):
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _scores(contenders: list[Contender]) -> Rich:
@@ -115,15 +117,17 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
     rows: dict[tuple[str, str], dict[str, Difference]] = {}
     for each in result.differences:
         rows.setdefault((each.name, each.against), {})[each.metric] = each
+    verdicts = judged(result)
     for (name, against), found in rows.items():
-        table.add_row(f"{name} − {against}", *(_interval(found[metric]) for metric in shown))
+        table.add_row(f"{name} − {against}", *(_interval(found[metric], verdicts) for metric in shown))
     return table
 
 
-def _interval(each: Difference) -> str:
+def _interval(each: Difference, verdicts: Verdicts) -> str:
+    """Return a difference with a mark if it is clear and matters."""
     if math.isnan(each.low):
         return "–"
-    mark = (" ✓", "", " ✗")[each.sign + 1]
+    mark = (" ✓", "", " ✗")[verdicts.sign(each) + 1]
     return f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]{mark}"
 
 

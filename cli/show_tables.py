@@ -1,10 +1,11 @@
 """The tables that ``trueup streams show`` prints, those of the status page among them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console as Rich
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,6 +18,10 @@ from state.scoring.windows import KINDS
 
 #: Most characters of the words in front of a row that are not folded.
 WORDS: Final = 36
+#: Fewest characters to which names in front of a row are folded, where words of its other columns have room then.
+NAME: Final = 12
+#: Columns in which every table has room, to measure it.
+MOST: Final = 400
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -78,22 +83,28 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
 
 
 def page_tables(shown_on: Rich, given: Iterable[score_tables.Table]) -> None:
-    """Print tables of the page without their colours, as far as 80 columns have room for them."""
+    """Print tables of the page without their colours, as far as the terminal has room for them."""
     for each in given:
         if each.wide or not (each.rows or each.words):
             continue
-        kept = [n for n, head in enumerate(each.head) if head not in each.page_only]
-        made = Table(title=each.title, caption=each.note or None)
-        short = each.names == 1 and all(len(str(row[0])) <= WORDS for row in each.rows)
-        for n in kept:
-            made.add_column(str(each.head[n]), justify="left" if n < each.names else "right", no_wrap=short and not n)
-        for row in each.rows:
-            cells = [row[n] for n in kept]
-            made.add_row(*(Text(cell.striptags() if isinstance(cell, Markup) else str(cell)) for cell in cells))
         for said in each.words:
             shown_on.print(said, highlight=False, markup=False)
         if each.rows:
-            _print(shown_on, made, apart=0)
+            made = _page_table(each)
+            fits = Measurement.get(shown_on, shown_on.options.update(width=MOST), made).maximum <= shown_on.width
+            _print(shown_on, made if fits else _page_table(each, each.page_only), apart=0)
+
+
+def _page_table(of: score_tables.Table, without: Sequence[str] = ()) -> Table:
+    kept = [n for n, head in enumerate(of.head) if head not in without]
+    made = Table(title=of.title, caption=of.note or None)
+    short = of.names == 1 and all(len(str(row[0])) <= WORDS for row in of.rows)
+    for n in kept:
+        made.add_column(str(of.head[n]), justify="left" if n < of.names else "right", no_wrap=short and not n)
+    for row in of.rows:
+        cells = [row[n] for n in kept]
+        made.add_row(*(Text(cell.striptags() if isinstance(cell, Markup) else str(cell)) for cell in cells))
+    return made
 
 
 def _figures(heading: str) -> Column:
@@ -105,7 +116,34 @@ def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
     table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, apart, 0, 0)
     for column in table.columns:
         column.overflow = "fold"
+    if Measurement.get(shown_on, shown_on.options.update(width=MOST), table).maximum > shown_on.width:
+        _keep_words(table, shown_on.width - (apart + 1) * (len(table.columns) - 1))
     shown_on.print(table)
+
+
+def _keep_words(table: Table, room: int) -> None:
+    """Let only the first column be folded inside words, if so many characters have room for those of the others."""
+    texts = [[str(text) for text in (each.header, *each.cells)] for each in table.columns]
+    wide = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
+    words = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
+    kept = {n: wide[n] for n, each in enumerate(table.columns) if each.no_wrap}
+    first, least = kept.get(0), min(wide[0], NAME)
+    while True:
+        # The widest are cut first, to one width.
+        levels = (at for at in range(MOST) if sum(kept.get(n, min(w, at)) for n, w in enumerate(wide)) <= room)
+        level = max(levels, default=0)
+        cut = {n: each for n, each in enumerate(words) if n and n not in kept and each > level}
+        kept |= cut
+        if not level and first:
+            del kept[0]
+            first = None
+        elif not cut:
+            break
+    if level < least and first is None:
+        return
+    table.columns[0].no_wrap = first is not None
+    for n, width in kept.items():
+        table.columns[n].width = width
 
 
 def _served(each: dict[str, Any]) -> set[str]:

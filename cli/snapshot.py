@@ -69,7 +69,10 @@ def _take(options: argparse.Namespace) -> int:
         + (f"; signed: {options.file}.sig" if options.sign else "")
     )
     if of.has_intake:
-        said += ". It serves audits: a group with sources for intake cannot be restored from it"
+        said += (
+            ". Where intake and router stand in the sources is not in it: it serves audits, and a group without "
+            "sources can be restored from it"
+        )
     tell(options, said, **made.shown())
     return DONE
 

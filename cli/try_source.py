@@ -2,26 +2,30 @@
 
 import asyncio
 import json
+import re
 import sys
+from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 from aiokafka.errors import KafkaError
 
+from replay.sources.times import formats
 from state.events import Passed, Rejected
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
 from streams.records.decoding import REASONS, Decoder
+from streams.records.limits import LATEST
 from streams.records.skips import PoisonError
 from streams.sources import far_off
 from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
-from streams.sources.refusal import Refusal, Unfit
+from streams.sources.refusal import Refusal, Unfit, short
 from streams.sources.schemas import Schemas
 from streams.sources.source import Source
 
@@ -29,6 +33,8 @@ from streams.sources.source import Source
 SECONDS = 30.0
 #: How a record is called that the mapping says to pass over.
 PASSED = "passed over"
+#: A text that is no time, as `streams.sources.transforms.times` says it.
+_TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is no time """)
 
 
 class Found(NamedTuple):
@@ -120,12 +126,12 @@ class Trial:
         made = mapping.read(value, key, headers, topic, timestamp)
         if isinstance(made, Refusal):
             verdict = PASSED if made.passed else f"dead letter, {made.reason}"
-            return Tried(None, f"{verdict}: {made.why}")
+            return Tried(None, f"{verdict}: {made.why}{_format(made)}")
         carried = made.pop("carried", None)
         decode = self._decoder.forecast if source.role == FORECAST else self._decoder.outcome
         event = decode(0, key, orjson.dumps(made), timestamp)
         if isinstance(event, Rejected):
-            meaning = f"{REASONS[event.reason]}; it was mapped to {json.dumps(made)}"
+            meaning = f"{self._meaning(event.reason, made, timestamp)}; it was mapped to {json.dumps(made)}"
             return Tried(None, f"dead letter, {event.reason}: {meaning}")
         strange = far_off.said(made.get("ts", timestamp), timestamp, source)
         return Tried({**made, **(shown(carried) if carried else {})}, None, strange)
@@ -142,10 +148,30 @@ class Trial:
         decode = self._decoder.forecast if topic == settings.forecasts else self._decoder.outcome
         event = decode(0, key, value, timestamp, headers)
         if isinstance(event, Rejected):
-            return Tried(None, f"dead letter, {event.reason}: {REASONS[event.reason]}")
+            meaning = self._meaning(event.reason, self.said(topic, value), timestamp)
+            return Tried(None, f"dead letter, {event.reason}: {meaning}")
         if isinstance(event, Passed):
             return Tried(None, f"{PASSED}: it has no value")
         return Tried(orjson.loads(value or b""))
+
+    def _meaning(self, reason: str, record: object, timestamp: int) -> str:
+        """Return what a reason means; of a time what is wrong with this one."""
+        ts = record.get("ts") if reason == "timestamp" and isinstance(record, dict) else None
+        if ts is None:
+            return REASONS[reason]
+        if type(ts) is not int:
+            return (
+                f"ts is {short(ts)}, not a whole number of ms: a source has `unit` for other numbers, `format` for text"
+            )
+        if ts < 0:
+            return f"ts is {ts}, before 1970"
+        if ts > LATEST:
+            return f"ts is {ts}, after 9999: a source has `unit` for other numbers than ms"
+        ahead = self._settings.limits.ahead_ms // 1000
+        return (
+            f"ts says {far_off.date(ts)}, more than {ahead} s (TRUEUP_AHEAD_SECONDS) ahead of the Kafka timestamp, "
+            f"{far_off.date(timestamp)}: correct the clock, or the zone, of what writes it"
+        )
 
     def said(self, topic: str, value: bytes | None) -> object:
         """Return what a value of a topic says before it is mapped; None if it cannot be read."""
@@ -161,6 +187,13 @@ class Trial:
 
     def _sources(self, topic: str) -> list[Source]:
         return [mode.source for mode in self._settings.modes if mode.topic == topic]
+
+
+def _format(refusal: Refusal) -> str:
+    """Return the remedy for a time that is text in a known format; empty for all else."""
+    text = _TEXT.match(refusal.why) if refusal.reason == "timestamp" else None
+    fits = [f'format = "{each}"' for each in formats(literal_eval(text[1]))] if text else []
+    return f"; set {' or '.join(fits)} for ts" if fits else ""
 
 
 def _of_file(source: Source, file: Path, records: int) -> list[Found]:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from cli import main
-from cli.reference import commands
+from cli.options import commands
 from tests.night import pattern_of
 from tests.simulation.planting import MUTANTS
 

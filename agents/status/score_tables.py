@@ -45,7 +45,7 @@ LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball 
 class Table:
     """A table: words before it, what columns are called, rows, how many columns are words, and a note below.
 
-    A terminal leaves out the columns of ``page_only``, and a table that is ``wide``: 80 columns have no room for them.
+    A terminal of 80 columns has no room for the columns of ``page_only``, and none for a table that is ``wide``.
     """
 
     title: str

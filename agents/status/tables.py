@@ -158,9 +158,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
         f"{_OFF} .03, or .3 of what happened."
     )  # fmt: skip
     known = " Known: share of the forecasts whose time is over that had an outcome."
-    less = ("by chance", "95 %") if vectors else ("raw", "ECE raw", "by chance")
     head = ("segment", "value", *heads)
-    yield Table(f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=less)
+    yield Table(f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=("by chance", "95 %"))
     if not vectors:
         yield _segment_bands(found["worst"][:BANDED])
 

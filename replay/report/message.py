@@ -57,7 +57,7 @@ def of(result: Result, name: str | None) -> Message:
     course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
     lookup = scored.review.lookup
     drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
-    sentences = [*_sentences(contender, scored, name, result), *of_vectors]
+    sentences = [*_sentences(contender, scored, result), *of_vectors]
     return Message(sentences, course, drawn if len(lookup) > 1 else None)
 
 
@@ -74,7 +74,8 @@ def _vectors(result: Result, name: str | None) -> Iterator[str]:
             else ("top_label_ece", "your model's probability of its likeliest class is off by")
         )
         model, ours = points(raw[metric]), points(served[metric])
-        yield f"{each.stream}: {what} {model} points, trueup's by {ours}, over {count(each.resolved)} outcomes."
+        said = f"{each.stream}: {what} {model} percentage points, trueup's by {ours}"
+        yield f"{said}, over {count(each.resolved)} outcomes."
 
 
 def _chance(served: float, rate: float, n: int) -> float:
@@ -82,16 +83,16 @@ def _chance(served: float, rate: float, n: int) -> float:
     return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
 
 
-def _sentences(contender: Contender, scored: Scored, name: str | None, result: Result) -> Iterator[str]:
+def _sentences(contender: Contender, scored: Scored, result: Result) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
     chance = _chance(served.mean_forecast, rate, n)
     off = served.mean_forecast - rate
     judged = (
-        f"right to ±{points(chance)} points"
+        f"right to ±{points(chance)} percentage points"
         if abs(off) <= chance
-        else f"{points(abs(off))} points too {'high' if off > 0 else 'low'}"
+        else f"{points(abs(off))} percentage points too {'high' if off > 0 else 'low'}"
     )
     when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"
     warm = ", after its warm-up," if scored.warmup.issued and phase is scored.settled else ""
@@ -100,8 +101,6 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
         f"{model}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
         f"would have said {percent(served.mean_forecast)}, {judged}."
     )
-    if name == RAW:
-        yield "Nothing was gained by other scores than your model's."
     if served.recall == served.recall:
         caught = [percent(card.recall) for card in (served, raw)]
         recall = [
@@ -113,6 +112,15 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
         as_well = "as your model's do" if alike else f"your model's {caught[1]}"
         top = f"{100 * result.volume:g}\N{NO-BREAK SPACE}%"
         yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
+    yield from changed(contender)
+    alerts = scored.alerts
+    if alerts:
+        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
+        yield f"At a cut-off of {alerts.threshold:g}, {raised}."
+
+
+def changed(contender: Contender) -> Iterator[str]:
+    """Say of which segment the model was most wrong, where it was wrong of one."""
     worst = max(
         (
             each
@@ -129,7 +137,3 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, result: R
             f"{percent(worst['raw']['mean'])}, {percent(worst['observed'])} came true, trueup said "
             f"{percent(worst['calibrated']['mean'])}."
         )
-    alerts = scored.alerts
-    if alerts:
-        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
-        yield f"At a cut-off of {alerts.threshold:g}, {raised}."

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from agents.status.number_format import (
 )
 from replay.report import figure, message, recommendation, rows, stream_tables
 from replay.report.figure import BEFORE, Figure, Panel, series_of
-from replay.report.rule import RULE
+from replay.report.rule import RULE, judged
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Result
 from replay.sources.scores import scale
@@ -61,9 +62,7 @@ _PAGES.filters.update(
 )
 _PAGES.filters.update({"signed": valued(signed), "relative": valued(_relative)})
 _PAGES.filters.update({"root": lambda value: cell(value, score(sqrt(value)) if isfinite(value) else NONE)})
-_PAGES.filters.update(
-    {"day": day, "minute": minute, "prose": prose, "difference": stream_tables.difference, "broken": _broken}
-)
+_PAGES.filters.update({"day": day, "minute": minute, "prose": prose, "broken": _broken})
 _PAGES.filters["commas"] = lambda text: Markup(",<wbr>").join(text.split(","))
 _PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 
@@ -79,7 +78,10 @@ def page(result: Result, command: str = "", model: str = "") -> bytes:
     zero, one = scale(unit) or (0.0, 1.0)
     made = _PAGES.overlay()
     made.filters = _PAGES.filters | {
-        "unit": valued(percent if (zero, one) == (0.0, 1.0) else lambda raw: f"{zero + (one - zero) * raw:g}")
+        "difference": partial(stream_tables.difference, verdicts=judged(result)),
+        "unit": valued(
+            percent if (zero, one) in ((0.0, 1.0), (0.0, 100.0)) else lambda raw: f"{zero + (one - zero) * raw:g}"
+        ),
     }
     rendered = made.get_template("report.html").render(
         style=Markup(_STYLE), hash=Markup(pages.named(_STYLE)), command=command, model=model, **_values(result)

@@ -9,7 +9,7 @@ from agents.status.number_format import count, score, share
 from replay.bootstrap import FEWEST
 from replay.figures import Phase
 from replay.report import sentences
-from replay.report.rule import MATTERS, PROPER, RANKS, Verdicts, least
+from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least
 from replay.result import RAW, Contender, Difference, Result
 from state import chances
 
@@ -193,17 +193,14 @@ def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
 
 def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) -> Recommendation:
     """Apply the rule to a stream of classes or numbers."""
-    # Who never left the warm-up served raw forecasts, which every other is compared with.
     found = {each.name: each.vectors[stream] for each in contenders if stream in each.vectors}
     mine = {name: each for name, each in found.items() if each.resolved}
-    differences = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
     n = max((each.resolved for each in mine.values()), default=0)
-    if not differences:
+    losses = sorted({each.metric for each in result.vector_differences.get(stream, ()) if each.name in mine})
+    if not losses:
         few = f"After the warm-up {count(n)} do. Intervals need 200."
         return Recommendation(None, f"No choice can be made for {stream}: too few forecasts have an outcome.", (few,))
-    losses = sorted({each.metric for each in differences})
-    before = {loss: min(each.figures["raw"][loss] for each in mine.values()) for loss in losses}
-    verdicts = Verdicts(differences, {loss: MATTERS * value for loss, value in before.items()})
+    verdicts = judged_alone(result, stream)
     refused = {
         name: f"{name} is refused: it is worse than raw in {sentences.numbers(harm)}."
         for name in mine

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log, log1p
 from typing import Final
 
-from replay.result import RAW, Contender, Difference
+from replay.result import RAW, Contender, Difference, Result
 
 #: What the choice follows, as the page says it.
 RULE: Final = (
@@ -54,6 +54,20 @@ def least(contenders: Sequence[Contender]) -> dict[str, float]:
         "auc": RANKS["auc"],
         "recall": max(RANKS["recall"], ONES / max(min(each.n * each.base_rate for each in raw), 1.0)),
     }
+
+
+def judged(result: Result) -> "Verdicts":
+    """Return the differences of probabilities."""
+    return Verdicts(result.differences, least([each for each in result.contenders if each.overall]))
+
+
+def judged_alone(result: Result, stream: str) -> "Verdicts":
+    """Return the differences of a stream of classes or numbers, of those who left the warm-up."""
+    # Who never left it served raw forecasts, which every other is compared with.
+    mine = {one.name: each for one in result.contenders if (each := one.vectors.get(stream)) and each.resolved}
+    found = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
+    metrics = {each.metric for each in found}
+    return Verdicts(found, {of: MATTERS * min(each.figures["raw"][of] for each in mine.values()) for of in metrics})
 
 
 class Verdicts:

@@ -9,6 +9,7 @@ from replay.configuration import PRESENT
 from replay.figures import Kind, Scorecard
 from replay.report.rule import CALIBRATION, PROPER, RANKS, Verdicts
 from replay.result import Contender, Difference, Scored, drawn
+from state.calibrators.registry import kind
 
 _CALLED: Final = {
     "brier": "Brier score",
@@ -76,7 +77,7 @@ def times(card: Scorecard) -> float:
 
 def use(name: str, contender: Contender | None, of: str = "") -> str:
     """Return the recommendation, and whether the level can be relied on."""
-    said = f"Serve the calibrated scores{of}, by {'the configuration in force' if name == PRESENT else name}"
+    said = f"Serve the calibrated scores{of}, by {_whose(name)}"
     if contender is None or contender.overall is None:
         return f"{said}."
     card = contender.overall.settled.calibrated
@@ -87,6 +88,17 @@ def use(name: str, contender: Contender | None, of: str = "") -> str:
         f"{said}, but do not rely on their level: they are better than the raw forecasts and not calibrated, their ECE "
         f"is {many:.0f} times what chance gives."
     )
+
+
+def _whose(name: str) -> str:
+    """Return what a configuration is: that in force, a calibrator, or the plan of a file."""
+    if name == PRESENT:
+        return "the configuration in force"
+    try:
+        kind(name.partition(":")[0])
+    except ValueError:
+        return f"the settings of the streams file {name}"
+    return name
 
 
 def learning(contender: Contender) -> list[Scored]:

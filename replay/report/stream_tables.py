@@ -8,6 +8,7 @@ from agents.status.markup import Markup, join, tag
 from agents.status.number_format import NONE, cell, count, score, share, signed, valued
 from agents.status.score_tables import CALLED, Table, bad
 from replay.intervals import COLUMNS
+from replay.report.rule import Verdicts, judged_alone
 from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
 from streams.metrics.vectors import NORMALISED
@@ -61,7 +62,7 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
             for name, value in served.items()
         ]
         rows += [
-            [f"{_WORDS[of.metric]}, this − {of.against}", "", difference(of)]
+            [f"{_WORDS[of.metric]}, this − {of.against}", "", difference(of, judged_alone(result, each.stream))]
             for of in result.vector_differences.get(each.stream, ())
             if of.name == contender.name
         ]
@@ -117,9 +118,10 @@ def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
     yield Table(f"{heading} by segment", ("segment", "scores", *COLUMNS, "inside"), rows, note=note)
 
 
-def difference(each: Difference) -> Markup:
+def difference(each: Difference, verdicts: Verdicts) -> Markup:
     """Return a difference, its interval, and what that means."""
-    verdict = ("better", "no difference", "worse")[each.sign + 1]
+    none = "alike" if each.clear else "no difference"
+    verdict = ("better", none, "worse")[verdicts.sign(each) + 1]
     value, low, high = number_format.difference(each.value, each.low, each.high)
     ends = tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range")
     said = tag("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}")

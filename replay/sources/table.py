@@ -28,7 +28,6 @@ from state.arrays import Floats, Integers
 from state.calibrators.answer import new
 from state.fence import FORECASTS
 from state.policy import DEFAULT_TTL_MS
-from state.scoring.ages import DAY_MS
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 
@@ -335,14 +334,13 @@ def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str,
         return []
     days, at_days = np.unique(known[known != NEVER], return_inverse=True)
     ends = times.next_days(days, zone)
-    if ends is not None and (made[early] < ends[at_days[early[known != NEVER]]]).all():
+    wrong = early.copy()
+    if ends is not None:
+        wrong[early] = made[early] >= ends[at_days[early[known != NEVER]]]
+    if not wrong.any():
         known[early] = made[early]
         return [f"--label-time holds days: {early.sum():,} labels of their score's day were taken as known with it."]
-    at = (
-        int(np.argmax(early & (made - known >= DAY_MS)))
-        if (made[early] - known[early] >= DAY_MS).any()
-        else int(np.argmax(early))
-    )
+    at = int(np.argmax(wrong))
     when = quoted(found["--time"].cells[at])
     others = int(early.sum()) - 1
     more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""

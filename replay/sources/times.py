@@ -322,6 +322,11 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
     return f", which {said}"
 
 
+def formats(text: str) -> list[str]:
+    """Return the formats, as strptime reads them, by which a text is a plausible time."""
+    return _fitting([text], _Clock(UTC))
+
+
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
     """Return the formats by which most cells are plausible times."""
     made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z")))

@@ -1,6 +1,7 @@
 """The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
 
 from dataclasses import fields
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -60,6 +61,19 @@ def unmapped(settings: Settings) -> dict[str, str]:
     if settings.maps is None:
         return {}
     return {pattern: why for pattern, policy in _patterns(settings) if (why := maps.why_not(policy))}
+
+
+def covered(settings: Settings) -> dict[str, str]:
+    """Return by each pattern that never applies one before it that matches all that it does."""
+    found: dict[str, str] = {}
+    before: list[str] = []
+    for pattern, _ in settings.policies.patterns:
+        # Matched as text it stands for all its streams: only a * matches wildcards of it.
+        by = [each for each in before if not ({*"?["} & {*each} and {*"*?["} & {*pattern})]
+        if (first := next((each for each in by if fnmatchcase(pattern, each)), None)) is not None:
+            found[pattern] = first
+        before.append(pattern)
+    return found
 
 
 def sources(settings: Settings) -> list[dict[str, str]]:

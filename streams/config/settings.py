@@ -64,6 +64,7 @@ class Settings(Declared):
             raise SettingsError(
                 f"TRUEUP_OUTPUT_FORMAT={self.output_format} names schemas of a registry: set TRUEUP_REGISTRY_URL"
             )
+        self._check_topics()
         for source in self.sources:
             if asks_registry(source.table) and self.registry.url is None:
                 raise SettingsError(
@@ -75,6 +76,15 @@ class Settings(Declared):
                 f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
                 "is not loopback; set TRUEUP_METRICS_CERTFILE"
             )
+
+    def _check_topics(self) -> None:
+        """Refuse sources of what trueup itself writes: each record would bring about another one, for ever."""
+        for source in self.sources:
+            for topic in source.topics:
+                if topic in self.written:
+                    raise SettingsError(
+                        f"sources.{source.name}: trueup itself writes {topic}; name the topic of your own records"
+                    )
 
     def _check_rows(self) -> None:
         """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
@@ -230,6 +240,17 @@ class Settings(Declared):
         """Topic of what is in force in each partition, of all stages; see `streams.config.in_force`."""
         return prefixed(self.topic_prefix, f"{self.application}-configurations")
 
+    @property
+    def written(self) -> frozenset[str | None]:
+        """Topics that only trueup writes, of all stages."""
+        of_stages = (topic for of in self.stages for topic in (*of.outputs, of.maps, of.changelog, of.journal))
+        return frozenset((self.configurations, self.routes, self.labels, *of_stages))
+
+    def named(self, topic: str) -> str:
+        """Return the name of a topic that somebody gives: one of trueup's own may lack the prefix."""
+        full = prefixed(self.topic_prefix, topic)
+        return full if full in self.written | {self.forecasts, self.outcomes} else topic
+
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
         return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None
@@ -277,13 +298,16 @@ class Settings(Declared):
                 variables.text_of("TRUEUP_STREAMS", values["streams"], STREAMS_BYTES) if values.get("streams") else ""
             )
             coin = (variables.read(Coin, environment).key or "").encode()
+        except (ValueError, OSError) as exc:
+            raise SettingsError(str(exc)) from exc
+        try:
             default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
             table = stream_config.loaded(text)
             values["policies"] = stream_config.policies(table, default, coin)
             values["carry_headers"] = carrying.headers(table.get("carry_headers", carrying.TRACE))
             values["sources"] = source_config.parse(table.get("sources", {}), values["carry_headers"])
-        except (ValueError, OSError) as exc:
-            raise SettingsError(str(exc)) from exc
+        except ValueError as exc:
+            raise SettingsError(f"{values['streams']}: {exc}" if text else str(exc)) from exc
         if prefix := values.get("topic_prefix"):
             # An input that a source names belongs to those who write it.
             foreign = {topic for source in values["sources"] for topic in source.topics}

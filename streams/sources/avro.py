@@ -86,7 +86,8 @@ def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa:
     try:
         found = made.read(source, made.schema, None)
     except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
-        raise Unfit(misfit, f"the value is not of its Avro schema: {exc!r}") from None
+        why = "its bytes end before it does" if isinstance(exc, EOFError) else str(exc) or type(exc).__name__
+        raise Unfit(misfit, f"the value is not of its Avro schema: {why}") from None
     if left := len(payload) - source.tell():
         raise Unfit(misfit, f"the value is not of its Avro schema: {left} of its {len(payload)} bytes are left over")
     return found

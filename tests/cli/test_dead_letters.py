@@ -2,9 +2,11 @@
 
 from types import SimpleNamespace
 
-from cli.dead_letters import read_letter
+from cli.dead_letters import _now, read_letter
+from cli.try_source import Trial
 from state.events import Rejected
 from state.fence import FORECASTS
+from streams.config.settings import Settings
 from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
 
@@ -31,3 +33,13 @@ def test_a_letter_knows_its_record_and_a_topic_that_was_made_anew_has_another() 
     assert whole.whole
     for junk in (b"", b"[]", b"junk", b'{"reason": "empty"}'):
         assert read_letter(SimpleNamespace(timestamp=5, value=junk)) is None, "whatever else stands in the topic"
+
+
+def test_what_conflicts_is_not_said_to_be_usable_as_it_is() -> None:
+    value = b'{"event_id": "a", "stream": "s", "p": 0.5}'
+    of = Rejected(3, b"s", value, FORECASTS, "conflict")
+    letter = read_letter(SimpleNamespace(timestamp=5, value=encode_letter(of, "forecasts", 1, Limits())))
+    assert letter is not None
+    said = _now(Trial(Settings.from_env({})), letter)
+    assert "conflicts again" in said
+    assert "scope" in said

@@ -14,7 +14,7 @@ import pytest
 from agents import __version__, worker
 from agents.worker import FAILED, MISCONFIGURED
 from cli import main, show
-from cli.reference import commands
+from cli.options import commands
 from lab import broker
 from replay.audit import auditor
 from state.policy import DEFAULT_CALIBRATOR
@@ -48,6 +48,22 @@ class Called:
 
 
 # -- help and arguments --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("init", "did you mean 'trueup streams init'?"),
+        ("demo", "did you mean 'trueup dev demo'?"),
+        ("streams shwo", "did you mean 'trueup streams show'?"),
+        ("xyzzy", "'dev')\n"),
+        ("replay --labell y", "trueup replay: error: unrecognized arguments: --labell y"),
+    ],
+)
+def test_what_is_no_command_names_the_one_that_was_meant(given: str, said: str, trueup: Trueup) -> None:
+    ended = trueup(given)
+    assert (ended.status, said in ended.err) == (2, True), ended.err
+    assert ended.err.startswith(f"usage: trueup {given.split(maxsplit=1)[0] if ' ' in given else '['}")
 
 
 def test_help_and_completion_know_every_command(trueup: Trueup) -> None:

@@ -1,6 +1,7 @@
 """The command: its last line, its table at eighty columns, and what it says to what cannot be."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from rich.console import Console
 from cli.options import MISCONFIGURED
 from cli.replay_table import show
 from replay.configuration import configurations
+from replay.result import Difference
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from replay.sources.topics import moment
@@ -46,6 +48,18 @@ def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
     assert overall is not None
     for figure in (overall.judged.calibrated.ece, overall.judged.raw.log_loss, overall.bound or 0):
         assert f"{figure:.4f}" in told.getvalue()
+
+
+@pytest.mark.parametrize(("value", "mark"), [(1e-6, ""), (-1e-6, ""), (0.1, "✗"), (-0.1, "✓")])
+def test_a_difference_is_marked_if_it_matters(value: float, mark: str, tmp_path: Path) -> None:
+    source = FileSource(*written(tmp_path, 3000))
+    result, pace = replay(Request(source, configurations(Settings.from_env({}), [], []), resamples=50), {})
+    low, high = value - 1e-7, value + 1e-7
+    found = [Difference("present", "raw", metric, value, low, high) for metric in ("ece", "brier", "auc", "recall")]
+    told = io.StringIO()
+    show(Console(file=told, width=80), replace(result, differences=found), pace)
+    line = next(line for line in told.getvalue().splitlines() if "present − raw" in line)
+    assert line.strip().endswith(mark or "]")
 
 
 def test_table_at_eighty_columns_breaks_no_word(files: str, trueup: Trueup) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from agents.status.score_tables import Table
 from cli import show_tables
 from state import kinds
 from state.banding import Thresholds
@@ -228,3 +229,19 @@ def test_nothing_is_cut_off_at_80_columns(
         one = described["calibrators"][0]
         figures = ["12,345,678", "123,456", f"{one['bound']:.4f}", f"{one['error']:.4f}"]
         assert all(each in shown for each in figures if one["bound"] != 1.0), shown[-900:]
+
+
+def test_no_word_of_a_heading_or_a_calibrator_is_broken_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    head = ("segment", "forecasts", "outcomes", "prudent+certified", "came true", "configuration", "off by, points")
+    rows = [["country of the customer = DE", *["12,345"] * 6]]
+    show_tables.page_tables(show_tables.console(), [Table("made", head, rows)])
+    described = describe(found(300, Policy("prudent+certified")), "s")
+    show_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=False)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for word in ("forecasts", "outcomes", "configuration"):
+        assert word in shown, shown
+    assert shown.count("prudent+certified") == 2, shown

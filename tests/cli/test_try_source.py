@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.options import MISCONFIGURED
 from tests.commands import Trueup
 
 PLAN = """
@@ -69,6 +70,24 @@ def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(plan: P
     assert [bool(each["warning"]) for each in shown] == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("ts", "said"),
+    [
+        ('"27/11/2026 18:00"', 'which is no time from 1970 to 9999; set format = "%d/%m/%Y %H:%M" for ts'),
+        ('"05/11/2026"', 'set format = "%d/%m/%Y" or format = "%m/%d/%Y" for ts'),
+        ('"yesterday"', "which is no time from 1970 to 9999"),
+        ("4102444800000", "ts says 2100-01-01 00:00:00 UTC, more than 300 s (TRUEUP_AHEAD_SECONDS) ahead of the Kafka"),
+    ],
+)
+def test_a_time_that_cannot_be_is_said_with_its_remedy(ts: str, said: str, plan: Path, trueup: Trueup) -> None:
+    plan.write_text(PLAN.replace("p = { path", 'ts = "at"\np = { path'))
+    file = plan.with_name("times.json")
+    file.write_text(f'{{"type": "score", "txn": {{"id": 7}}, "risk": 250, "at": {ts}}}\n')
+    (line,) = trueup("streams try scores", file).out.splitlines()
+    assert said in line
+    assert ("before 1970" in line, line.count("format =") > 0) == (False, "format" in said)
+
+
 def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(plan: Path, trueup: Trueup) -> None:
     file = plan.with_name("pings.json")
     file.write_text('{"type": "ping"}\n' * 4 + '{"type": "score", "txn": {"id": 7}, "risk": 250}\n')
@@ -95,3 +114,37 @@ def test_config_check_says_who_reads_each_source_and_why(plan: Path, trueup: Tru
     assert [each["mode"] for each in sources] == ["for the intake", "for the intake", "direct"]
     plan.write_text(PLAN.replace("[0, 1000]", "[0]"))
     assert "sources.scores: p: a range is two numbers such as [0, 1000]" in trueup("config check").error
+
+
+@pytest.mark.parametrize(("topic", "refused"), [("calibrated", True), ("trueup-labels", True), ("scores", False)])
+def test_a_source_of_what_trueup_writes_is_refused(topic: str, plan: Path, trueup: Trueup, *, refused: bool) -> None:
+    plan.write_text(PLAN.replace('"scores.v4"', f'"{topic}"'))
+    checked = trueup("config check")
+    said = f"sources.scores: trueup itself writes {topic}; name the topic of your own records"
+    assert (said in checked.err) == (checked.status == MISCONFIGURED) == refused
+
+
+@pytest.mark.parametrize(
+    ("before", "pattern", "covered"),
+    [
+        ("*", "a", True),
+        ("a*", "a-[xy]*", True),
+        ("a?", "ab", True),
+        ("a?", "a*", False),
+        ("a????", "a[bc]", False),
+        ("a", "*", False),
+    ],
+)
+def test_a_pattern_that_never_applies_is_noted(
+    before: str, pattern: str, plan: Path, trueup: Trueup, *, covered: bool
+) -> None:
+    plan.write_text(f'[streams."{before}"]\n[streams."{pattern}"]\n')
+    said = f"# note: streams {pattern!r} never applies: {before!r} stands before it, and the first that matches counts"
+    assert (said in trueup("config check").out) == covered
+    assert trueup("config check --json").json["covered"] == ({pattern: before} if covered else {})
+
+
+@pytest.mark.parametrize("wrong", ["[streams.a]\nk = 1", "k = ", "[sources.a]\nk = 1"])
+def test_what_is_wrong_in_the_streams_file_is_said_with_its_path(wrong: str, plan: Path, trueup: Trueup) -> None:
+    plan.write_text(wrong)
+    assert f"trueup: {plan}: " in trueup("config check").err

@@ -55,8 +55,10 @@ def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeW
         assert len({len(row) for _, row in rows}) <= 2, "the stream of a forecast, or none"
     (letter,) = [orjson.loads(each.value or b"") for each in w.read("dead-letters")]
     assert (letter["reason"], letter["key"], letter["value"], letter["withheld"]) == ("erased", None, None, True)
-    again = w.command("forget", "e1", "e2", "--dry-run", "--json")
-    assert orjson.loads(again.stdout)["letters"] == [], "the letter of an erased event holds nothing of it"
+    again = orjson.loads(w.command("forget", "e2", "NOPE", "e1", "--dry-run", "--json").stdout)
+    assert again["letters"] == [], "the letter of an erased event holds nothing of it"
+    assert again["unknown"] == ["NOPE"]
+    assert "not known here: NOPE" in again["said"]
     status, account = audited(w)
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     assert account["checked"]["erased"] == 7
@@ -103,6 +105,7 @@ def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
         answered = next(orjson.loads(each.value or b"")["event_id"] for each in w.read("calibrated"))
         forgotten = w.command("forget", answered, "never-seen")
         assert forgotten.returncode == 0, forgotten.stderr
+        assert "not known here: never-seen." in forgotten.stdout
         wait_for("the erasure", lambda: any(b'"erase":true' in (each.value or b"") for each in w.read("outcomes")))
         hour.wait()
         card = next(each.key for each in sent if each.topic == "scores.v3" and answered.encode() not in each.value)

@@ -1,5 +1,6 @@
 """Segments of a replay: counted as live, and shown in the terminal and in the report."""
 
+import html
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from cli import replay_table
+from replay.report import message
 from replay.report.page import page
 from replay.result import Pace, Result
 from state.scoring.warm_up import OF_SEGMENT
@@ -84,6 +86,26 @@ def test_all_streams_together_have_no_segments(result: Result) -> None:
     overall = result.contenders[0].overall
     assert overall is not None
     assert overall.segments is None
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_says_where_the_model_was_wrong_as_the_page_does(
+    width: int, result: Result, tmp_path: Path
+) -> None:
+    console = Console(width=width, file=(tmp_path / "said").open("w"))
+    replay_table.show(console, result, Pace(1.0, 1, 1.0))
+    console.file.close()
+    said = (tmp_path / "said").read_text()
+    (changed,) = message.changed(result.contenders[0])
+    assert changed in said
+    assert html.escape(changed) in page(result).decode()
+    table = said[said.index("worst first") :]
+    assert ("95 %" in table[:900]) == (width > 100), "80 columns have room for what the model said, and not for all"
+    assert all(name in table for name in ("observed", "raw", "ECE raw"))
+
+
+def test_what_mixes_all_segments_says_so(result: Result) -> None:
+    assert "All segments are mixed: each is served its own." in page(result).decode()
 
 
 def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: Path) -> None:

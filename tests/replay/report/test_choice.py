@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from replay.figures import Phase
+from replay.report.page import page
 from replay.report.recommendation import Recommendation, choose
 from replay.report.rule import Verdicts
 from replay.result import COMPARED, Difference, Result, drawn
@@ -98,6 +99,8 @@ def test_a_difference_has_to_matter(result: Result, share: float, width: float, 
     small = "differs from raw by too little to matter in Brier score"
     assert (small in chosen.reasons[0]) == (abs(share) < 0.001)
     assert any("does not show" in each for each in chosen.reasons) == (words.endswith("better."))
+    shown = page(replace(one, differences=list(by(one, share, width).values()))).decode()
+    assert ('class="verdict alike"' in shown) == (abs(share) < 0.001), "no mark contradicts the choice"
 
 
 def test_calibration_error_decides_only_where_it_matters(result: Result) -> None:

@@ -210,6 +210,10 @@ def test_scores_are_told_in_the_unit_of_the_table(result: Result) -> None:
     assert review is not None
     (score, _), *_ = review.review.lookup
     assert f">{1000 * score:g}</data>" in page(permille).decode()
+    percents = replace(result, manifest={**result.manifest, "options": {"unit": "percent"}})
+    (cuts,) = re.findall(r'id="cuts">(.*?)</figure>', page(percents).decode(), re.DOTALL)
+    (_, model, served, *_), *_ = (re.findall(r"<td.*?</td>", row) for row in cuts.split("<tr>")[2:])
+    assert ("%" in model, "%" in served) == (True, True), "the model's and the served cut-off have one unit"
 
 
 def test_configurations_that_resolved_other_forecasts_have_their_own_raw(result: Result) -> None:

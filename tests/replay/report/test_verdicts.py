@@ -120,7 +120,7 @@ def test_one_answer_only_has_a_sentence_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("mean", "headline"),
     [
-        (2.0, "Serve the calibrated scores of made, by plan."),
+        (2.0, "Serve the calibrated scores of made, by the settings of the streams file plan."),
         (0.0, "Keep the raw forecasts of made: they are better than every configuration"),
     ],
 )

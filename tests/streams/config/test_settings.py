@@ -138,6 +138,13 @@ def test_all_topics_of_its_own_begin_with_the_prefix(tmp_path: Path) -> None:
         Settings.from_env({"TRUEUP_TOPIC_PREFIX": "p" * 60, "TRUEUP_APP_ID": "a" * 180})
 
 
+def test_a_topic_that_somebody_names_gets_the_prefix_if_it_is_one_of_its_own() -> None:
+    of = Settings.from_env({"TRUEUP_TOPIC_PREFIX": "test."})
+    given = ("forecasts", "test.forecasts", "calibrated", "trueup-journal", "scores.v3")
+    own = ["test.forecasts", "test.forecasts", "test.calibrated", "test.trueup-journal", "scores.v3"]
+    assert [of.named(topic) for topic in given] == own
+
+
 def test_input_that_a_source_names_is_no_topic_of_its_own(tmp_path: Path) -> None:
     (file := tmp_path / "streams.toml").write_text(
         '[sources.scores]\ntopic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
