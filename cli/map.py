@@ -6,7 +6,7 @@ import csv
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -86,13 +86,14 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     if options.form == "sql" and options.diff:
         raise SettingsError("--diff is of two maps, SQL of one: leave out --diff, or choose another form")
     values = _values(options.of, policy)
-    of = [
-        _maps(_state(options, settings, at), options.stream, policy, values, options.of_version)
-        for at in (options.at, options.diff)[: 1 + bool(options.diff)]
-    ]
+    states = [_state(options, settings, at) for at in (options.at, options.diff)[: 1 + bool(options.diff)]]
+    cautions = list(_cautions(states[0], options.stream, policy, values))  # before a map makes its values known
+    of = [_maps(each, options.stream, policy, values, options.of_version) for each in states]
     if not of[0]:
-        sys.stderr.write(f"stream {options.stream!r} has learnt nothing by then: raw scores are served\n")
+        sys.stderr.write(f"{_nothing(options, states[0])}\n")
         return NO
+    options.of = _whose(values, policy)
+    sys.stderr.writelines(f"{said}\n" for said in cautions)
     _FORMS[options.form](options, of[0], {each.place: each for each in of[1]} if options.diff else None)
     return DONE
 
@@ -105,6 +106,36 @@ def _values(given: str, policy: Policy) -> tuple[str, ...]:
         raise SettingsError(f"--of: {wrong[0]!r} is no segment with a value; write NAME=VALUE. There are: {there}")
     found = {name: value for name, _, value in pairs}
     return tuple([found.get(name, "") for name in policy.segments])
+
+
+def _nothing(options: argparse.Namespace, found: StateRows) -> str:
+    """Say why there is no map."""
+    names, then = sorted(filter(found.knows, found.streams)), f" by {options.at}" if options.at else ""
+    if options.stream not in names:
+        return f"no stream {options.stream!r}{then}; there are: {', '.join(names[:20]) or 'none'}"
+    of = f", version {options.of_version}," if options.of_version else ""
+    return f"stream {options.stream!r}{of} has learnt nothing{then}: raw scores are served"
+
+
+def _whose(values: tuple[str, ...], policy: Policy) -> str:
+    """Return in words of which forecasts a map is; empty where the stream has no segments."""
+    has = [f"{name}={value}" for name, value in zip(policy.segments, values, strict=True) if value]
+    lacks = [name for name, value in zip(policy.segments, values, strict=True) if not value]
+    return ", ".join([*has, *([f"without {' and '.join(lacks)}"] if lacks else [])])
+
+
+def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> Iterator[str]:
+    """Say which segments the map leaves out, and which values never came."""
+    if lacks := [name for name, value in zip(policy.segments, values, strict=True) if not value]:
+        yield (
+            f"this is the map of forecasts without {' and '.join(lacks)}; those with a value are served another: "
+            f"--of {lacks[0]}=VALUE"
+        )
+    given = [each.given()[0] for (_, layout), each in found.of(kinds.NAMES, stream).items() if layout == policy.layout]
+    for n, (name, value) in enumerate(zip(policy.segments, values, strict=True)):
+        known = sorted({each for of in given for each in of[n]})
+        if value and value not in known:
+            yield f"no forecast with {name}={value} came: it is served as any new {name}; known: {', '.join(known)}"
 
 
 def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> StateRows:
@@ -182,7 +213,7 @@ def _title(options: argparse.Namespace, of: Map) -> str:
     return f"{options.stream}{where}, partition {of.partition}: {learnt}"
 
 
-def _csv(_: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
+def _csv(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
     versions = any(each.model_version is not None for each in found)
     rows = csv.writer(sys.stdout, lineterminator="\n")
     for n, each in enumerate(found):
@@ -191,8 +222,9 @@ def _csv(_: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
             row: dict[str, Any] = {
                 "partition": each.partition,
                 **({"model_version": each.model_version} if versions else {}),
+                **({"of": options.of} if options.of else {}),
+                **each.row(x, y, before),
             }
-            row |= each.row(x, y, before)
             if not n and not m:
                 rows.writerow(row)
             rows.writerow(row.values())
@@ -217,7 +249,7 @@ def _plain(of: Map) -> dict[str, Any]:
 
 
 def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
-    """Print a query of the whole map: one CASE a gap, of the column ``raw`` of a table ``scores``."""
+    """Print a query of the whole map: one CASE a gap, of the column ``raw`` of a table ``scores``; else NULL."""
     if len(found) > 1:
         raise SettingsError(
             f"there are {len(found)} maps, one a partition and version of the model, and SQL is of one: use csv or "
@@ -225,10 +257,10 @@ def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
         )
     (of,) = found
     x, y = of.points
-    lines = [f"-- {_title(options, of)}", "SELECT raw, CASE"]
+    lines = [f"-- {_title(options, of)}", "SELECT raw, CASE", "  WHEN raw < 0.0 THEN NULL"]
     points = pairwise(zip(x, y, strict=True))
     lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
-    lines += [f"  ELSE {y[-1]!r} END AS served", "FROM scores;"]
+    lines += [f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores;"]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -60,12 +60,15 @@ def test_every_form_says_the_same(history: str, trueup: Trueup) -> None:
     database.create_function("LN", 1, math.log)
     database.execute("CREATE TABLE scores (raw REAL)")
     database.executemany("INSERT INTO scores VALUES (?)", [(x,) for x in points])
-    served = dict(database.execute(trueup(f"streams map s {history} --as sql").out).fetchall())
+    query = trueup(f"streams map s {history} --as sql").out
+    served = dict(database.execute(query).fetchall())
+    database.executescript("DELETE FROM scores; INSERT INTO scores VALUES (NULL), (-.1), (1.1)")
+    assert [served for _, served in database.execute(query)] == [None] * 3, "no score from 0 to 1"
     database.close()
     assert served.keys() == points.keys()
     assert all(math.isclose(served[x], y, rel_tol=1e-6, abs_tol=1e-12) for x, y in points.items())
     table = trueup(f"streams map s {history}").out
-    assert "s, partition 0: prudent+certified" in table
+    assert "partition 0: prudent+certified" in table
     assert "after 3,000 outcomes" in table
 
 
@@ -76,6 +79,20 @@ def test_a_map_that_is_frozen_now_is_that_of_then(history: str, streams: Path, t
     assert now.out == before
     assert "is played as if it had never been" in now.err
     assert "outcomes, frozen" in trueup(f"streams map s {history}").out
+
+
+@pytest.mark.usefixtures("streams")
+def test_a_map_says_of_which_forecasts_it_is(history: str, trueup: Trueup) -> None:
+    shown = trueup(f"streams map s {history} --as sql")
+    assert shown.out.startswith("-- s, without country, partition 0: ")
+    assert "of forecasts without country; those with a value are served another" in shown.err
+    assert "s, without country, partition 0" in trueup(f"streams map s {history}").out
+    rows = csv.DictReader(io.StringIO(trueup(f"streams map s {history} --as csv").out))
+    assert {row["of"] for row in rows} == {"without country"}
+    shown = trueup(f"streams map s {history} --of country=DE")
+    assert "s, country=DE, partition 0" in shown.out
+    assert not shown.err
+    assert "no forecast with country=ED came" in trueup(f"streams map s {history} --of country=ED").err
 
 
 @pytest.mark.usefixtures("streams")
@@ -123,7 +140,7 @@ def test_each_version_of_the_model_has_a_map(history: str, streams: Path, trueup
         ("s", SEGMENTED, "--as sql --diff 2024-01-01T00:00Z", MISCONFIGURED, "SQL of one"),
         ("s", SEGMENTED, "--at 2024-01-01T00:00Z", MISCONFIGURED, "are of topics, not of files"),
         ("s", '[streams.s]\ncalibrator = "quantile"', "", MISCONFIGURED, "quantile does not serve one probability"),
-        ("other", SEGMENTED, "", 1, "has learnt nothing by then"),
+        ("other", SEGMENTED, "", 1, "no stream 'other'; there are: s"),
     ],
 )
 def test_where_there_is_no_map_it_is_said_why(
