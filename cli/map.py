@@ -20,6 +20,7 @@ from rich.table import Table
 
 from cli import history, show
 from cli.options import DONE, NO
+from cli.running import running
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
 from replay.player import parts, play
@@ -80,6 +81,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     Raises SettingsError or TopicsError if an option cannot be, the stream cannot have a map, or the state or the topics
     cannot be read.
     """
+    if not (options.at or options.forecasts or options.outcomes or options.table):
+        settings = running(settings)
     policy = settings.policies.of(options.stream)
     if policy is None:
         raise SettingsError(f"stream {options.stream!r} is not in the streams file, which is closed")
