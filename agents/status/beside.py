@@ -57,8 +57,8 @@ class Beside:
                     since = sample.value
         said = unready.strip().removeprefix("no: ")
         inputs = [self._input(stage, name, counted, lag, dead) for name in dict.fromkeys(name for name, _ in counted)]
-        unready = None if said == "yes" else said
-        return {"stage": stage, "port": port, "unready": unready, "since": since, "inputs": inputs}
+        not_yet = None if said == "yes" else said
+        return {"stage": stage, "port": port, "unready": not_yet, "since": since, "inputs": inputs}
 
     def _input(
         self,
