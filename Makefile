@@ -43,7 +43,7 @@ test: compiled jars registry ## run the tests, end to end ones included, in four
 
 night: compiled jars ## a night without the tests: histories for an hour, the planted bugs, chaos on one and three brokers, a soak, fuzzing
 	$(MAKE) simulate SECONDS=3600
-	$(BIN)/python -m tests.simulation --mutants --histories 400 --jobs $(JOBS)
+	$(BIN)/python -m tests.simulation --mutants --histories 2000 --jobs $(JOBS)
 	$(MAKE) chaos
 	$(MAKE) chaos BROKERS=3
 	$(MAKE) soak

@@ -30,7 +30,7 @@ from streams.faust import offsets
 from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
-from streams.faust.fetching import guard
+from streams.faust.fetching import COMPANY, Rest, guard
 from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
@@ -70,6 +70,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         #: Fetched records that wait for a schema to load.
         self._unread: dict[TopicPartition, list[Any]] = {}
         self._loading: asyncio.Task[None] | None = None
+        #: Lets records that come soon after others be fetched with them; None until it reads.
+        self._rest: Rest | None = None
+        #: Whether more is buffered than the last batch could take.
+        self._more = False
         self._committing = monotonic()
         self._moving = True
         self._serving = False
@@ -124,6 +128,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             taken.read = guard(
                 self._consumer, topics_read, lambda _: settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
             )
+            self._rest = Rest(self._consumer._fetcher, settings.latency_ms / 1000, topics_read)  # noqa: SLF001 - it has no hook
             await taken.know(self._sender.producer.client)
             self._consumer.subscribe(topics_read, listener=self)
             looked = monotonic()
@@ -172,6 +177,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._taken.following[tp] = await self._consumer.position(tp)
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
+            self._more = len(batch) == self._settings.batch_records
             if batch:
                 self._sender.send(batch)
         if monotonic() - self._committing >= self._settings.commit_seconds:
@@ -192,7 +198,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._consumer.resume(*(self._consumer.paused() - full))
         try:
             # It gets no task of its own: the fetched records are in the buffer before the partitions can move.
-            fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if self._sender.idle else 1)
+            fetched = await self._consumer.getmany(timeout_ms=1 if self._more else WAIT_MS)
+            if self._rest is not None and sum(map(len, fetched.values())) >= COMPANY:
+                self._rest.end()
             lacking = self.maker.lacking(fetched)
         except OffsetOutOfRangeError as exc:
             await self._taken.go_on_behind(self._consumer, exc.args[0])

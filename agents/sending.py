@@ -102,11 +102,6 @@ class Sender:
         #: Dead forecasts that were answered with their raw score.
         self.raw_answers = 0
 
-    @property
-    def idle(self) -> bool:
-        """Whether no batch is in flight."""
-        return not self._flying
-
     async def room(self) -> None:
         """Wait until another batch may be sent."""
         while len(self._flying) >= FLYING:

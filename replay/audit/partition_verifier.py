@@ -2,12 +2,15 @@
 
 The engine folds the inputs in the order of the journal, each entry under the configuration that it names. A worker does
 the same after a crash; an audit begins with the first record. An entry is in the journal only once its outputs are
-acknowledged, so none may be missing. Records after the last entry are not judged yet.
+acknowledged, so none may be missing. Records after the last entry are not judged yet, nor is what the clock made due
+since: its entry is written with the next checkpoint.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from replay.audit.along import Along, Part, Reached
@@ -209,11 +212,28 @@ class Rederivation:
         self.checked.copies = sum(each.copies for each in self._matchers.values())
 
     def _judge_rest(self) -> None:
-        """Count the records after the last entry. If no inputs follow it, the outputs may have only copies there."""
+        """Count the records after the last entry.
+
+        If no inputs follow it, the outputs may have only copies there, and what the clock has made due since.
+        """
         self.checked.waiting = sum(1 for _ in self._along.rest())
-        for matcher in self._matchers.values():
-            self.checked.unsettled += matcher.rest(whole=not (self.checked.waiting or self.unable))
+        whole = not (self.checked.waiting or self.unable)
+        due = self._due() if whole and self._config else lambda *_: False
+        for label, matcher in self._matchers.items():
+            self.checked.unsettled += matcher.rest(whole=whole, due=partial(due, label))
         self._settle_outputs()
+
+    def _due(self) -> Callable[[str, Any, int], bool]:
+        """Return what says whether a tick up to a time, ms, puts a record out, by its topic and identity."""
+        engine, made = self._under(self._config), {label: list[Derived]() for label in OUTPUTS}
+        engine.begin()
+
+        def due(label: str, identity: Any, until: int) -> bool:  # noqa: ANN401 - of the topic's kind
+            for output in engine.tick(until, sys.maxsize):
+                self._derive(output, made)
+            return any(each.identity == identity for each in made[label])
+
+        return due
 
 
 def _joined(record: dict[str, Any]) -> _Joined:

@@ -135,3 +135,8 @@ class Guard:
         self._at, self._labels, self._sum, self._own, self._batches, one, two, self._within = others
         self._between = [one, two]
         self.weight = 1.0 / (1.0 + math.exp(self._rate() * self._gain - _ODDS))
+
+
+def corrected(g: float, q: float, baseline: float) -> float:
+    """Return the change of δ, the log loss of the baseline less that of q, by a revision: old label less new one g."""
+    return -g * (math.log(q / baseline) - math.log((1.0 - q) / (1.0 - baseline)))

@@ -1,4 +1,4 @@
-"""Two logistic maps and a bend of their scores. They depart from raw forecasts only as far as outcomes support."""
+"""Two logistic maps, a bend and an isotonic regression, which depart from raw forecasts as far as outcomes support."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ from state.calibrators.certainties import Certainties
 from state.calibrators.crowds import SIZE as CROWDS_SIZE
 from state.calibrators.crowds import Crowds
 from state.calibrators.guard import SIZE as GUARD_SIZE
-from state.calibrators.guard import Guard
+from state.calibrators.guard import Guard, corrected
+from state.calibrators.isotonic import SIZE as STEPS_SIZE
+from state.calibrators.isotonic import Isotonic
 from state.calibrators.line import Line
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Option, number
@@ -56,11 +58,14 @@ FAR: Final = 20.0
 
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
+#: Surprise of a run of equal labels, nats, beyond which late ones are judged by the maps before it, and the probability
+#: above which a label counts for none: rare events have long runs of zeros.
+RUN: Final = 32.0
+LIKELY: Final = 0.7
 #: First word of the state.
-_FORMAT: Final = 1 << 63 | 7
+_FORMAT: Final = 1 << 63 | 9
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
 #: counts for 5 units of information. With 20, ones among the lowest scores moved their knot far too late.
-#: Steps of .25 gain .6 % log loss where the risk has steps, and lose .4 % on car loans.
 KNOTS: Final = (-6.75, 0.5, 21)
 IN_BEND: Final = 5.0
 #: Information after which an outcome counts half in the bend.
@@ -69,13 +74,13 @@ BENT: Final = 10_000.0
 #: and .0011 in Brier score if their outcomes come 2,000 late.
 IN_BENT_SHARE: Final = 2.0
 
-_RAW: Final = Struct("<dd")
-_ISSUED: Final = Struct("<ddffff")
-_STATE: Final = Struct("<QQQQQ31d")
+_RAW: Final = Struct("<ddf")
+_ISSUED: Final = Struct("<ddfffff")
+_STATE: Final = Struct("<QQQQQ39d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
-SIZE: Final = _STATE.size + GUARD_SIZE + CROWDS_SIZE + 16 * KNOTS[2]
+SIZE: Final = _STATE.size + GUARD_SIZE + CROWDS_SIZE + 16 * KNOTS[2] + STEPS_SIZE
 _LN2: Final = math.log(2.0)
 
 
@@ -92,10 +97,10 @@ class TwoSpeed(Calibrator):
 
         slow u = a z + d t + b,  fast f = a' z + b',  v = u + c + e clip(f - u, ±`REACH`),
 
-        p = w s(z) + (1 - w) s(v + k r(v)).
+        p = w' (w s(z) + (1 - w) s(v + k r(v))) + (1 - w') i(z).
 
-    *Order.* a and a' are at least `FLAT`, d at least 0, e and k in [0, 1], v + r(v) has a slope of at least .05, w > 0:
-    p increases strictly with the raw forecast.
+    *Order.* a and a' are at least `FLAT`, d at least 0, e and k in [0, 1], v + r(v) has a slope of at least .05, i
+    never falls, w > 0: p increases strictly with the raw forecast.
 
     *The maps* take the steps of `Line` when outcomes arrive, with q the present map's answer to the ticket's z, g = q -
     y and h = q (1 - q). λ = ln(2) h / halflife, so memory counts information: at .4 % the slow map remembers 1,000
@@ -116,6 +121,9 @@ class TwoSpeed(Calibrator):
     from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
     that comes too late to be right keeps no share.
 
+    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .1, and moves
+    by what it had answered at issue.
+
     *Certainties.* Once a forecast of 0 has come true, or one of 1 has not, the maps read such forecasts as log-odds
     that their own outcomes teach (`Certainties`). The weight w compares raw forecasts as they were sent.
 
@@ -124,14 +132,17 @@ class TwoSpeed(Calibrator):
     `BySegment`. Information always counts in full: otherwise a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w is that of `Guard`, from the log losses of raw forecasts and of the map; for settled tickets the
-    map is today's blend and bend of both maps' answers as issued. With prompt outcomes, on any sequence, from the first
-    evidence on,
+    map is today's blend and bend of both maps' answers as issued. For other late ones in a run of equal
+    labels to which the maps before it give a chance below exp(-`RUN`), these maps are judged: a map that follows a run
+    seems to foresee it, as in a file sorted by label, or where many forecasts share an outcome. With prompt outcomes,
+    on any sequence, from the first evidence on,
 
-        Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2)  nats,
+        Σ log loss(p) <= Σ log loss(raw) + .105 (max(1, sqrt(V) / 2) + max(1, sqrt(V') / 2))  nats,
 
-    and 2.3 in the place of .105 against the map. sqrt(V) is the standard error of their difference, so p is worse than
-    raw by at most .06 of it, or by .11 nats in all. After a broken model or wrong labels raw forecasts return within 24
-    / η nats. For late outcomes there are measurements, but no theorem.
+    and 2.3 in the place of the first .105 against the map. sqrt(V) is the standard error of the difference of raw and
+    map, sqrt(V') that of both and i, so p is worse than raw by at most .06 of each, or by .22 nats in all. After a
+    broken model or wrong labels raw forecasts return within 24 / η nats. For late outcomes there are measurements, but
+    no theorem.
 
     *Evidence.* Until `ZEROS` zeros have come, p is the raw forecast and nothing is learnt: where frauds are reported
     first and zeros on day 45, the first outcomes are all ones. After that p stays raw until a one has come, or until
@@ -145,11 +156,12 @@ class TwoSpeed(Calibrator):
     of today's map. Without these two corrections, 3,000 zeros by silence, some of them revised to ones, drove all
     scores to 1. A revision does not know whether its outcome was learnt.
 
-    Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: `_FORMAT`,
-    outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information learnt, a, d, b,
-    A_zz, A_zt, A_tt, A_z1, A_t1, A_11, of the fast map a', b', A_zz, A_z1, A_11, then c, e, H_cc, H_ce, H_ee, k, H_k
-    (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d and b before it
-    (f64), those of `Guard`, of `Crowds` and of `Bend`. Little-endian.
+    Ticket: z, information learnt (f64 each), i (f32); once the slow map is settled also u, f, v, r (f32 each). Bytes:
+    `_FORMAT`, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information
+    learnt, a, d, b, A_zz, A_zt, A_tt, A_z1, A_t1, A_11, of the fast map a', b', A_zz, A_z1, A_11, then c, e, H_cc,
+    H_ce, H_ee, k, H_k (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d
+    and b before it, the last label, surprise and lead of its run, a, d, b, a', b' before that (f64), those of `Guard`,
+    `Crowds`, `Bend` and `Isotonic`. Little-endian.
 
     References
     ----------
@@ -196,12 +208,15 @@ class TwoSpeed(Calibrator):
         self._bend = Bend(*KNOTS, IN_BEND)
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
         self._guard = Guard()
+        self._steps = Isotonic()
         self._crowds = Crowds()
         #: Share of the last outcome or revision that counted, see *Crowds*.
         self.part = 1.0
         self._ends = Certainties()
         #: The span of the last label, and a, d and b of the slow map before it.
         self._span, self._from = 0, (1.0, 0.0, 0.0)
+        #: The last label; of its run the surprise, and how far today's maps were ahead of those before it, nats; these.
+        self._last, self._surprise, self._lead, self._before = -1.0, 0.0, 0.0, (1.0, 0.0, 0.0, 1.0, 0.0)
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
@@ -215,7 +230,7 @@ class TwoSpeed(Calibrator):
             z = min(max(self._slope * z + self._offset, Z_CLIP), -Z_CLIP)
             p = 1.0 / (1.0 + math.exp(-z))
         if self._zeros < ZEROS or (self._ones == 0 and self._expected < EXPECTED):
-            return new(Answer, (p, p, _RAW.pack(z, self._information)))
+            return new(Answer, (p, p, _RAW.pack(z, self._information, 0.0)))
         ends = self._ends
         read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
         slow, fast, blend = self._slow, self._fast, self._blend
@@ -226,24 +241,29 @@ class TwoSpeed(Calibrator):
         r = self._bend.at(v)
         bent = v + self._bent * r
         p = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(bent, Z_CLIP), -Z_CLIP)))
+        pooled = self._steps.at(read)
+        p = self._steps.mixed(p, pooled)
         if self._information < SETTLED:
-            return new(Answer, (p, p, _RAW.pack(z, self._information)))
-        return new(Answer, (p, p, _ISSUED.pack(z, self._information, u, f, v, r)))
+            return new(Answer, (p, p, _RAW.pack(z, self._information, pooled)))
+        return new(Answer, (p, p, _ISSUED.pack(z, self._information, pooled, u, f, v, r)))
 
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""
-        z, since = _RAW.unpack_from(ticket)
+        z, since, _ = _RAW.unpack_from(ticket)
         ends = self._ends
         read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
         w = self._guard.weight
-        return w * z + (1.0 - w) * self._mapped(read), self._information - since
+        p = self._steps.mixed(sigmoid(w * z + (1.0 - w) * self._mapped(read)), self._steps.at(read))
+        return math.log(p) - math.log1p(-p), self._information - since
 
     def _mapped(self, z: float) -> float:
-        """Return today's log-odds before the blend with raw, from log-odds as `Certainties` reads them."""
-        slow, fast, blend = self._slow, self._fast, self._blend
-        u = slow.at(z)
-        v = u + blend.b + blend.a * min(max(fast.a * z + fast.b - u, -REACH), REACH)
+        """Return the map's log-odds today, from log-odds as `Certainties` reads them."""
+        v = self._blended(self._slow.at(z), self._fast.a * z + self._fast.b)
         return v + self._bent * self._bend.at(v)
+
+    def _blended(self, u: float, f: float) -> float:
+        """Return today's blend of what both maps answer."""
+        return u + self._blend.b + self._blend.a * min(max(f - u, -REACH), REACH)
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Learn from an outcome, 0 or 1, once there is evidence of both."""
@@ -259,13 +279,13 @@ class TwoSpeed(Calibrator):
             return
         settled = len(ticket) > _RAW.size
         if settled:
-            issued: tuple[float, float, float, float, float, float] = _ISSUED.unpack(ticket)
-            z, since, u, f, v, r = issued
+            issued: tuple[float, float, float, float, float, float, float] = _ISSUED.unpack(ticket)
+            z, since, pooled, u, f, v, r = issued
             if self._settled < ZEROS:
                 self._settled += 1 - int(y)
                 settled = False
         else:
-            z, since = _RAW.unpack(ticket)
+            z, since, pooled = _RAW.unpack(ticket)
             u = f = v = r = 0.0
         raw = 1.0 / (1.0 + math.exp(-z))
         self._expected += raw
@@ -278,12 +298,15 @@ class TwoSpeed(Calibrator):
             u, f = slow, fast
         d = min(max(f - u, -REACH), REACH)
         today = u + self._blend.b + self._blend.a * d
-        slow = sigmoid(slow)
+        slow, fast = sigmoid(slow), sigmoid(fast)
         part = self.part = self._crowds.part(since, self._information, slow - y)
+        if y != self._last:
+            self._last, self._surprise, self._lead = y, 0.0, 0.0
+            self._before = (self._slow.a, self._slow.d, self._slow.b, self._fast.a, self._fast.b)
         if evident:  # else the raw forecast was served
-            q = sigmoid(today + self._bent * self._bend.at(today))
-            delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-            self._guard.weigh(part * delta, part * delta * delta, at)
+            weight = self._guard.weight
+            q = self._judge(z, y, raw, today, at, late=not settled and since < self._information)
+            self._steps.learn(z, y, weight * (raw - q) + q, pooled, part, self._information - since, at)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
@@ -294,17 +317,34 @@ class TwoSpeed(Calibrator):
         self._learn_slow(z, slow, y, max(SLOW, memory), part, at // SPAN)
         if z != said:
             ends.learn(said, part * self._slow.slope(z) * (sigmoid(self._mapped(z)) - y))
-        fast = sigmoid(fast)
         information = fast * (1.0 - fast)
         self._fast.learn(z, fast - y, information, information * (_LN2 / FAST))
+
+    def _judge(self, z: float, y: float, raw: float, today: float, at: int, *, late: bool) -> float:
+        """Weigh raw forecasts against the map, for ``late`` outcomes that before their run (*Raw*); return its answer."""
+        q = sigmoid(today + self._bent * self._bend.at(today))
+        if late:
+            a, d, b, fast_a, fast_b = self._before
+            was = self._blended(a * z + d * itself(z) + b, fast_a * z + fast_b)
+            other = sigmoid(was + self._bent * self._bend.at(was))
+            if self._surprise <= RUN:
+                self._lead += self.part * math.log(q / other if y > 0.5 else (1.0 - q) / (1.0 - other))
+            else:
+                q = other
+                self._guard.correct(-self._lead, 0.0)
+                self._lead = 0.0
+            if (chance := other if y > 0.5 else 1.0 - other) < LIKELY:
+                self._surprise -= math.log(chance)
+        delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
+        self._guard.weigh(self.part * delta, self.part * delta * delta, at)
+        return q
 
     def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float, span: int) -> None:
         if span != self._span:
             self._span, self._from = span, (self._slow.a, self._slow.d, self._slow.b)
         information = q * (1.0 - q)
         self._information += information
-        a, d, b = self._from
-        before = sigmoid(a * z + d * itself(z) + b)
+        before = sigmoid(self._from[0] * z + self._from[1] * itself(z) + self._from[2])
         self._slow.approach(z, y, part, before * (1.0 - before), part * information * _LN2 / halflife)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
@@ -323,7 +363,7 @@ class TwoSpeed(Calibrator):
             self._zeros = max(self._zeros - 1, 0)
         if self._zeros < ZEROS:
             return
-        z, since = _RAW.unpack_from(ticket)
+        z, since, pooled = _RAW.unpack_from(ticket)
         part = self.part = self._crowds.part(since, self._information, g, revised=True)
         if part == 0.0:
             return
@@ -332,11 +372,12 @@ class TwoSpeed(Calibrator):
         z = self._ends.read(z)
         if self.evident():
             q = sigmoid(self._mapped(z))
-            self._guard.correct(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
+            self._steps.revise(z, self._guard.weight * (raw - q) + q, pooled, g)
+            self._guard.correct(corrected(g, q, raw), 0.0)
         slow = self._slow
         slow.step(z, g, part * lacking(sigmoid(slow.at(z)), y))
         if len(ticket) > _RAW.size:
-            _, _, u, f, v, _ = _ISSUED.unpack(ticket)
+            _, _, _, u, f, v, _ = _ISSUED.unpack(ticket)
             self._bend.step(v, g)
             blend, d = self._blend, min(max(f - u, -REACH), REACH)
             blend.curve(d, part * lacking(sigmoid(u + blend.b + blend.a * d), y))
@@ -349,10 +390,11 @@ class TwoSpeed(Calibrator):
         fast = (line.a, line.b, line.aa, line.ab, line.bb)
         blend = (self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa)
         bent = (self._bent, self._bent_held)
-        others = self._guard.encode() + self._crowds.encode() + self._bend.encode()
+        others = self._guard.encode() + self._crowds.encode() + self._bend.encode() + self._steps.encode()
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
         ends = (self._ends.lowest, self._ends.highest, self._ends.floor, self._ends.ceiling)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, self._span, *self._from) + others
+        runs = (self._span, *self._from, self._last, self._surprise, self._lead, *self._before)
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, *runs) + others
 
     def decode(self, payload: bytes) -> None:
         require_length(payload, SIZE)
@@ -360,7 +402,9 @@ class TwoSpeed(Calibrator):
         self._guard.decode(payload, _STATE.size)
         at = _STATE.size + GUARD_SIZE
         self._crowds.decode(payload, at)
-        self._bend.decode(payload[at + CROWDS_SIZE :])
+        at += CROWDS_SIZE
+        self._bend.decode(payload[at : SIZE - STEPS_SIZE])
+        self._steps.decode(payload[SIZE - STEPS_SIZE :])
         self._expected, self._information, *maps = maps
         slow, line, blend, ends = self._slow, self._fast, self._blend, self._ends
         slow.a, slow.d, slow.b, slow.zz, slow.zt, slow.tt, slow.z1, slow.t1, slow.oo = maps[:9]
@@ -368,3 +412,5 @@ class TwoSpeed(Calibrator):
         blend.b, blend.a, blend.bb, blend.ab, blend.aa = maps[14:19]
         self._bent, self._bent_held, ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[19:25]
         self._span, self._from = int(maps[25]), (maps[26], maps[27], maps[28])
+        self._last, self._surprise, self._lead = maps[29], maps[30], maps[31]
+        self._before = (maps[32], maps[33], maps[34], maps[35], maps[36])

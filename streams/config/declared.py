@@ -204,10 +204,7 @@ class Declared:
         SLACK / 1000,
     )
     latency_ms: float = _setting(
-        "How long a record may wait for others that are answered with it, ms; outcomes without a forecast ten times as "
-        "long, but at most 50; 0: not at all",
-        _seconds(0, 1000),
-        5.0,
+        "How long a record may wait for others that are answered with it, ms; 0: not at all", _seconds(0, 1000), 5.0
     )
     buffer_records: int = _setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000

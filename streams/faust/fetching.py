@@ -23,7 +23,6 @@ from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
 from streams.faust.client import hasten, stop
-from streams.faust.turns import COMPANY
 from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS = 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
+#: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
+COMPANY = 500
 
 
 class CheckedFetches(unpacking.Fetches):
@@ -147,7 +148,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         """Fetch directly: Faust's queue of calls would take ten tasks."""
         consumer, active = self._ensure_consumer(), active_partitions or set()
         records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
-        if sum(map(len, records.values())) >= COMPANY:  # fewer are followed by a pause
+        if sum(map(len, records.values())) >= COMPANY:
             self._rest.end()
         return cast("Mapping[TP, list[KafkaRecord]]", records)
 

@@ -29,15 +29,12 @@ from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
-from streams.faust.turns import Company, Turn, Turns
+from streams.faust.turns import Turn, Turns
 from streams.kafka.transactions import HeldBack
 from streams.records.merge import Batch, RewrittenError
 
 #: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
-#: Few outcomes wait for the next forecast, so that they share its turn: so many times as long as TRUEUP_LATENCY_MS, and
-#: at most so many seconds. Nobody waits for what they teach.
-PATIENT, MOST_PATIENT = 10, 0.05
 
 
 class BatchConsumer(Buffering):
@@ -50,7 +47,6 @@ class BatchConsumer(Buffering):
         self._turns = Turns(
             settings.batch_records, settings.batch_bytes, settings.patience_seconds, together=bool(settings.routed)
         )
-        self._company = Company(min(PATIENT * settings.latency_ms / 1000, MOST_PATIENT))
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
@@ -71,9 +67,6 @@ class BatchConsumer(Buffering):
         while not self.should_stop:
             await self._wanted.wait()
             self._wanted.clear()
-            if left := self._company.left(self.partition_buffers.values()):
-                asyncio.get_running_loop().call_later(left, self._wanted.set)
-                continue
             try:
                 turns = self._taken()
             except RewrittenError as exc:

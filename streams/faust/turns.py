@@ -10,7 +10,7 @@ what these bring about is sent as one, by time. The next turn begins when all ar
 `SLACK` is no backlog.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Final
@@ -18,45 +18,15 @@ from typing import Final
 from faust.types import TP
 
 from state.engine import OUTSTANDING
-from state.fence import FORECASTS, OUTCOMES
 from state.witnesses import SLACK
 from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPositions
 
 #: So many partitions may have full batches in a turn. Of more each has a smaller share: requests and waits are bounded.
 FULL: Final = 4
-#: So few records wait for others that share the cost of a turn.
-COMPANY: Final = 500
 
 
 class Turn(list[Batch]):
     """Batches that are folded, noted and answered together, at most one of a partition."""
-
-
-class Company:
-    """Says how long outcomes wait for a forecast, if nothing else is there.
-
-    ``seconds``: how long at most.
-    """
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
-        self._seconds, self._clock = seconds, clock
-        self._since: float | None = None
-
-    def left(self, buffers: Iterable[PartitionBuffer]) -> float:
-        """Return for how much longer the buffered records wait, s; 0 if they are to go."""
-        forecasts = outcomes = 0
-        for each in buffers:
-            forecasts += len(each.buffers[FORECASTS]) + len(each.journal)
-            outcomes += len(each.buffers[OUTCOMES])
-        if forecasts or not 0 < outcomes < COMPANY:
-            self._since = None
-            return 0.0
-        now = self._clock()
-        self._since = now if self._since is None else self._since
-        left = self._since + self._seconds - now
-        if left <= 0.0:
-            self._since = None
-        return max(left, 0.0)
 
 
 class Turns:

@@ -20,7 +20,7 @@ from tests.bench.contenders import ROOT
 PARTS: dict[str, tuple[list[str], list[str] | None]] = {
     "throughput": ([], ["--forecasts", "50000", "--repetitions", "1"]),
     "latency": ([], ["--rates", "1000,10000", "--seconds", "6", "--only", "default"]),
-    "growth": ([], ["streams"]),
+    "growth": ([], ["rows"]),
     "replay": (["--cpu"], ["--cpu", "--repeat", "2"]),
     "repartition": ([], None),
 }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The kinds of faults that are over at once; who is killed is down for a while.
 AT_ONCE: Final = ("jump", "stop", "damaged disk", "compact", "erase", "offsets", "retention")
 #: Requests other than appends, by the places of `PLACES`, by their numbers.
-_REQUESTS: Final = {"a commit": (8,), "a claim": (22,), "a rebalance": (11, 13, 14), "a look": (2, 9, 23)}
+_REQUESTS: Final = {"a commit": (8,), "a claim": (22,), "a rebalance": (11, 13, 14), "a look": (2, 3, 9, 23)}
 
 
 class Faults:
@@ -76,7 +76,9 @@ class Faults:
     def met(self, name: str, request: Any, *, applied: bool) -> None:
         """Let what is due amid a request strike: before it is sent, when it is applied, or soon after that."""
         actor = self._world.actors.get(name)
-        for fault in actor.amid if actor else ():
+        if actor is None:
+            return
+        for fault in actor.amid:
             when, count, soon = fault.after % 3, fault.after // 3 % 4, fault.after // 12
             if applied == (when == 0) or not self._is(fault.kind.partition(AMID)[2], request):
                 continue

@@ -19,7 +19,7 @@ from tests.simulation import loads, looks, moves, sources
 from tests.simulation.disk import FULL
 from tests.simulation.folds import NOTHING, Folded, WrongError, fold
 from tests.simulation.log import Record
-from tests.simulation.plan import LASTING, LOAD, OF_STAGE, PROMOTE, ROUTER, SESSION, STANDING, UPGRADE, WORKER
+from tests.simulation.plan import LASTING, LOAD, OF_STAGE, PROMOTE, ROUTER, SESSION, UNAWARE, UPGRADE, WORKER
 from tests.simulation.world import World
 
 #: What may end a process while there are faults: others have taken over, or no broker answers in
@@ -46,7 +46,7 @@ def judge(world: World) -> None:
     """Raise `WrongError` if a history is not as it must be, with what is wrong in words."""
     calm = world.calm + (PATIENT if world.plan.sourced else CALM)
     expected, refused = EXPECTED + looks.LOSSES * world.plan.loses, looks.refused(world)
-    if world.faults.counts["retention"] and any(each.kind.startswith(STANDING) for each in world.plan.faults):
+    if world.faults.counts["retention"] and any(each.kind.startswith(UNAWARE) for each in world.plan.faults):
         expected += looks.LOSSES[:1]  # of one that had not read what is deleted, and does not know that others have
     for at, death in world.deaths:
         if not (isinstance(death, expected) or FULL in str(death)) or (at > calm and not refused):

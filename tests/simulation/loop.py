@@ -165,7 +165,7 @@ class Loop(asyncio.BaseEventLoop):
         made.number = self._number()  # type: ignore[attr-defined]
         return made
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback as its process's next."""
         context = copy_context() if context is None else context
         handle = Handle(callback, args, context)
@@ -176,14 +176,14 @@ class Loop(asyncio.BaseEventLoop):
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback at a time."""
         context = copy_context() if context is None else context
         handle = Handle(callback, args, context)
         heapq.heappush(self._timers, (when, self._number(), context.get(PROCESS) or self._own, handle))
         return handle
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback after some seconds."""
         return self.call_at(self.now + delay, callback, *args, context=context)
 

@@ -13,6 +13,7 @@ from cli import group_states, rescale, streams_file
 from replay import first_rows
 from replay.audit import checkpoint
 from replay.audit.output_matcher import Matcher
+from replay.audit.partition_verifier import Rederivation
 from replay.audit.reader import PartitionReader
 from replay.first_rows import Beginning
 from replay.moves import is_of_engine
@@ -169,8 +170,8 @@ async def _nothing(_: Any) -> dict[Any, Any]:
     return {}
 
 
-#: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, and the last
-#: two were bugs: seeds found them.
+#: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, of the
+#: clock, and the last two were bugs: seeds found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "commands write under no claim": [(claims._Producer, "append", _unstamped)],
     "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
@@ -194,6 +195,9 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (checkpoint, "_taken_before", _all_owners)
     ],
     "an audit does not ask what was left out": [(PartitionReader, "note_skips", _as_it_was)],
+    "an audit does not know what the clock has made due": [
+        (Rederivation, "_due", lambda _: lambda _: lambda *_: False)
+    ],
     "answers go out before it is written down what is in force": [(Announcer, "announce", _announced_late)],
     "intake does not ask what was left out": [(TakenUp, "_left_out", lambda _: _nothing)],
     "a record that was left out is read": [(Topology, "skipped", _returning({}))],
@@ -217,6 +221,9 @@ WHERE: Final[dict[str, Callable[[Plan], bool]]] = {
     "an audit that goes on does not know what may come again": lambda plan: "--checkpoint" in (plan.audits or ()),
     "an audit that goes on takes what a zombie says late for another history": lambda plan: (
         "--checkpoint" in (plan.audits or ())
+    ),
+    "an audit does not know what the clock has made due": lambda plan: (
+        plan.audits is not None and plan.settings["quiet_seconds"] > 0
     ),
     "an audit does not ask what was left out": lambda plan: plan.task == SKIP and plan.audits is not None,
     "answers go out before it is written down what is in force": lambda plan: plan.audits is not None,

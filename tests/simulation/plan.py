@@ -70,8 +70,9 @@ class Fault(NamedTuple):
 AMID: Final = " amid "
 ANSWER: Final = "an answer"
 PLACES: Final = ("an append", ANSWER, "a checkpoint", "a commit", "a claim", "a rebalance", "a look")
-#: How those begin after which a process does not know for a while that others have taken over.
+#: How those begin after which a process stands still or alone, and after which it may not know that others took over.
 STANDING: Final = ("pause", "cut")
+UNAWARE: Final = (*STANDING, "trouble")
 #: Which faults there are, and how often each is drawn, if all are.
 KINDS: Final = {
     "kill": 40,
@@ -102,7 +103,7 @@ MILD: Final = (*FOR_ALL, "jump", "full disk")
 #: That the end of an input is lost, and its offsets are given to others; and in how many of the histories of workers
 #: alone who have no task and no auditor.
 LOST_TAIL: Final = "lost tail"
-LOSING: Final = 0.12
+LOSING: Final = 0.2
 
 
 #: What strikes operators, how often each is drawn, and amid which requests.

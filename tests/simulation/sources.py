@@ -17,7 +17,7 @@ from streams.records.making import Maker
 from tests.simulation.folds import NOTHING, Folded, WrongError, fold, left_out
 from tests.simulation.group import Place
 from tests.simulation.log import Record
-from tests.simulation.plan import INTAKE, MANY, OF_STAGE, POISON, ROUTER, STANDING, WIDTHS
+from tests.simulation.plan import INTAKE, MANY, OF_STAGE, POISON, ROUTER, UNAWARE, WIDTHS
 from tests.simulation.world import World
 
 
@@ -159,9 +159,9 @@ def _intake(world: World, wanted: Wanted, until: Offsets) -> First:
 def _taken_up(world: World) -> dict[Place, list[TakenUp]]:
     """Return which source partitions intakes took up, in order.
 
-    Where none stood still between its question and its announcement, each must begin where its group was.
+    Where none stood still or waited between its question and its announcement, each must begin where its group was.
     """
-    still = any(fault.kind.startswith(STANDING) for fault in world.plan.faults)
+    still = any(fault.kind.startswith(UNAWARE) for fault in world.plan.faults)
     commits = [] if still else world.kafka.groups[world.base.intake_group].commits
     found: dict[Place, list[TakenUp]] = defaultdict(list)
     for n in range(world.width):

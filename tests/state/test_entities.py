@@ -126,7 +126,7 @@ def test_honest_scores_of_entities_are_served_as_they_are() -> None:
     raw, named = zip(*(served(seed, 0.0, named=True) for seed in (1, 2)), strict=True)
     assert sum(named) < 1.002 * sum(raw)
     without = [served(seed, 0.0, named=False)[1] for seed in (1, 2)]
-    assert sum(without) > 1.005 * sum(raw), "the law would hold without entities"
+    assert sum(named) < sum(without) < 1.01 * sum(raw), "without entities the bound on runs leaves some of the harm"
 
 
 def test_scores_of_entities_that_are_off_are_mended() -> None:

@@ -10,6 +10,7 @@ import pytest
 from replay.audit.along import Along
 from replay.audit.output_matcher import Differs, Unauditable
 from replay.audit.partition_verifier import INPUTS
+from state.engine import Partition
 from state.journal import Entry
 from streams.config.in_force import described, digest
 from streams.config.settings import Settings
@@ -135,6 +136,22 @@ def test_two_answers_that_changed_places_are_named() -> None:
     found = difference(topics)
     assert (found.topic, found.offset) == ("calibrated", 77)
     assert "or it stands before that of" in found.what
+
+
+def test_what_the_clock_has_made_due_is_counted_and_not_judged_and_nothing_else_is() -> None:
+    settings = configured('[streams."*"]\ncalibrator = "histogram"\nmatures = "1s"\nsilence = 0')
+    sent = mixed(200).sent
+    topics, now = served(sent, settings), sent[-1].ts + 1100
+    before, resolved = topics.audit(), topics.records["resolved"]
+    end = len(resolved)
+    engine = Partition(settings.policies, before.derivation.rows.get)
+    engine.begin()
+    topics.sent(engine.tick(now), settings)
+    resolved[end:] = [each._replace(timestamp=now) for each in resolved[end:]]
+    assert len(resolved) > end
+    assert topics.audit().checked == replace(before.checked, unsettled=len(resolved) - end)
+    topics.append("resolved", resolved[-1].key, altered(resolved[-1].value, event_id="nobody"), now)
+    assert difference(topics).what == "nothing in the inputs leads to this record"
 
 
 def test_what_is_behind_the_last_entry_is_counted_and_not_judged() -> None:

@@ -24,7 +24,7 @@ from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
 from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
-from streams.faust.turns import Company, Turn
+from streams.faust.turns import Turn
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, F, O, Run, buffer
@@ -357,26 +357,6 @@ def test_dispatch_hands_out_nothing_while_the_flow_is_stopped(
         consumer.resume_flow()
         consumer._wanted.set()
         assert len(await rest()) == 1
-
-    dispatch(run, consumer, script)
-
-
-@pytest.mark.parametrize("settings", [Settings(latency_ms=1, patience_seconds=0)], ids=["that may wait"])
-def test_dispatch_lets_few_outcomes_wait_for_a_forecast(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
-    buffer(consumer, O0, 1)
-    brokers.ends[O0] = 1
-    clock = [0.0]
-    consumer._company = Company(9.0, lambda: clock[0])
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
-        consumer.resume_flow()
-        consumer._wanted.set()
-        assert await rest() == []
-        buffer(consumer, F0, 2)
-        brokers.ends[F0] = 1
-        consumer._wanted.set()
-        (batch,) = await rest()
-        assert len(batch.records) == 2
 
     dispatch(run, consumer, script)
 

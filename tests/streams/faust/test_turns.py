@@ -7,7 +7,7 @@ from faust.types import TP
 
 from state.witnesses import SLACK
 from streams.faust.routed_outputs import by_time
-from streams.faust.turns import COMPANY, Company, Turns
+from streams.faust.turns import Turns
 from streams.records.encoding import EncodedRecord
 from streams.records.merge import PartitionBuffer
 from tests.streams.fakes import record
@@ -154,25 +154,3 @@ def test_of_many_partitions_each_has_a_share_of_a_turn() -> None:
         partitions.fetch_all()
         taken.append([len(batch.records) for batch in partitions.turns.take(partitions.buffers, partitions)])
     assert taken == [[200] * 4, [50] * 16]
-
-
-def test_few_outcomes_wait_for_a_forecast_and_not_for_long() -> None:
-    clock = [0.0]
-    company, parts = Company(0.05, lambda: clock[0]), Partitions(([1], [1, 2, *[3] * COMPANY]), ([], []))
-    forecasts, outcomes = list(parts.logs)[:2]
-    assert company.left(parts.buffers) == 0.0, "nothing is there"
-    parts.fetch(outcomes, 1)
-    assert company.left(parts.buffers) == 0.05
-    clock[0] = 0.03
-    parts.fetch(outcomes, 1)
-    assert company.left(parts.buffers) == pytest.approx(0.02), "the first has waited since it came"
-    clock[0] = 0.06
-    assert company.left(parts.buffers) == 0.0
-    assert company.left(parts.buffers) == 0.05, "of what came after those that went"
-    parts.fetch(forecasts)
-    assert company.left(parts.buffers) == 0.0, "somebody waits for the answer"
-    parts.buffers[0].buffers[0].clear()
-    assert company.left(parts.buffers) == 0.05
-    parts.fetch(outcomes)
-    assert company.left(parts.buffers) == 0.0, "they are not few"
-    assert Company(0.0).left(parts.buffers) == 0.0
