@@ -115,7 +115,7 @@ class VectorHistory(Windows[Any]):
     @property
     def recent(self) -> list[Tally]:
         """The last windows that are closed, at most `RECENT`, the latest first."""
-        return [each for each in reversed(self._past) if each.n]
+        return [each for each in self._past[::-1] if each.n]
 
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: VectorScores, partitions: int) -> Self:
