@@ -181,12 +181,12 @@ class Coverage:
         means = self._means
         for i, value in enumerate((near, far, age, age * age)):
             means[i] += weight * (value - means[i])
-        before = self.uncovered
-        if self.labels >= FEWEST:
-            self.uncovered = self._expected() < (COVERED if before or self.labels == FEWEST else UNCOVERED)
-        if self.uncovered == before:
+        if self.labels < FEWEST:
             return False
-        self.since_ms = now_ms
+        uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
+        if uncovered == self.uncovered:
+            return False
+        self.uncovered, self.since_ms = uncovered, now_ms
         return True
 
     def _look(self, cell: int, wanted: float) -> tuple[int, float]:
