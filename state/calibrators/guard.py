@@ -6,12 +6,12 @@ from typing import Final
 
 from state.scoring.ages import BATCH
 
-#: First weight of the baseline, standard errors by which it changes e-fold, and the largest log-odds of the weight.
+#: First weight of the baseline, standard errors by which it changes e-fold, and the largest log-odds of the weight less
+#: those of the first.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
 
-_ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 _STATE: Final = Struct("<3dqQ2dQ3d")
 #: Bytes of a state.
 SIZE: Final = _STATE.size
@@ -20,15 +20,17 @@ SIZE: Final = _STATE.size
 class Guard:
     """The weight w of the baseline answer, from the log losses of both answers.
 
+    ``weight``: w before the first outcome, in (0, 1).
+
     Notes
     -----
     Let δ be the log loss of the baseline minus that of the learnt answer, and L = Σ δ. With V = Σ δ² + B,
 
-        w = s(ln 9 - η L),  η = min(1, `WILL` / sqrt(V)),
+        w = s(ln(ρ / (1 - ρ)) - η L),  η = min(1, `WILL` / sqrt(V)),
 
-    is the second-order mixture of both. With prompt outcomes, on any sequence,
+    with the first weight ρ, is the second-order mixture of both. With prompt outcomes, on any sequence,
 
-        Σ log loss(mixture) <= Σ log loss(baseline) + .105 max(1, sqrt(V) / 2) nats,
+        Σ log loss(mixture) <= Σ log loss(baseline) + ln(1 / ρ) max(1, sqrt(V) / 2) nats,
 
     because η is at most 1 and only falls: docs/explanation/calibrators.md. η L is kept within ±`SURE`.
 
@@ -53,6 +55,7 @@ class Guard:
         "_extra",
         "_gain",
         "_labels",
+        "_odds",
         "_own",
         "_square",
         "_sum",
@@ -60,7 +63,8 @@ class Guard:
         "weight",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, weight: float = WEIGHT) -> None:
+        self._odds = math.log(weight) - math.log1p(-weight)
         self._gain, self._square, self._extra = 0.0, 0.0, 0.0
         self._at, self._labels = 0, 0
         #: Σ δ and Σ δ² of the last record time.
@@ -70,7 +74,7 @@ class Guard:
         self._between = [0.0, 0.0]
         self._within = 0.0
         #: w, in (0, 1).
-        self.weight = 1.0 / (1.0 + math.exp(-_ODDS))  # the same as in `decode`, to the last bit
+        self.weight = 1.0 / (1.0 + math.exp(-self._odds))  # the same as in `decode`, to the last bit
 
     @property
     def squares(self) -> float:
@@ -119,7 +123,7 @@ class Guard:
     def _move(self, delta: float) -> None:
         rate = self._rate()
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
-        self.weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
+        self.weight = 1.0 / (1.0 + math.exp(rate * gain - self._odds))
 
     def _rate(self) -> float:
         total = self._square + self._extra
@@ -134,7 +138,7 @@ class Guard:
         self._gain, self._square, self._extra, *others = _STATE.unpack_from(payload, at)
         self._at, self._labels, self._sum, self._own, self._batches, one, two, self._within = others
         self._between = [one, two]
-        self.weight = 1.0 / (1.0 + math.exp(self._rate() * self._gain - _ODDS))
+        self.weight = 1.0 / (1.0 + math.exp(self._rate() * self._gain - self._odds))
 
 
 def corrected(g: float, q: float, baseline: float) -> float:

@@ -16,6 +16,9 @@ WIDTH: Final = 0.125
 BINS: Final = 96
 #: Labels that the prior counts for in every bin.
 PRIOR: Final = 2.0
+#: First weight of the answer that it stands beside. With .9, honest forecasts of games, whose outcomes are not told
+#: apart, lose 3.5 % log loss in place of .7 %; with .98 mails gain .8 % more.
+WEIGHT: Final = 0.99
 #: Labels before the first fit, and from one fit to the next.
 FIRST: Final = 16
 EVERY: Final = 32
@@ -38,10 +41,10 @@ class Isotonic:
 
     Notes
     -----
-    It stands beside a smooth answer q, and `Guard` mixes both: on any sequence of prompt outcomes the mixture is never
-    worse than q by more than .11 nats or .06 standard errors. It is charged for what it had answered when the forecast
-    was issued. Else it would be trusted for following what late outcomes tell too late: waves are then served up to
-    .4 % worse, and all risks 7 to 11 % too low long after a broken model was mended.
+    It stands beside a smooth answer, and `Guard` mixes both: on any sequence of prompt outcomes the mixture is never
+    worse than that by more than .01 nats or .006 standard errors. It is charged for what it had answered when the
+    forecast was issued. Else it would be trusted for following what late outcomes tell too late: waves are then served
+    up to .4 % worse, and all risks 7 to 11 % too low long after a broken model was mended.
 
     Each bin has n labels and k ones, `PRIOR` of them as q says. A label y that counts for a part is
 
@@ -59,7 +62,7 @@ class Isotonic:
     >>> steps = Isotonic()
     >>> for t in range(4000):
     ...     z, y = (-1.0, 0.0) if t % 2 else (1.0, float(t % 8 < 1))
-    ...     steps.learn(z, y, 0.2, steps.at(z), 1.0, 0.0, 0)
+    ...     steps.learn(z, y, 0.2, 0.2, steps.at(z), 1.0, 0.0, 0)
     >>> round(steps.at(-1.0), 2), round(steps.at(1.0), 2)
     (0.01, 0.24)
     """
@@ -69,7 +72,7 @@ class Isotonic:
     def __init__(self) -> None:
         self._learnt = 0
         self._labels, self._ones, self._values = [array(_TYPE, bytes(_PART)) for _ in range(3)]
-        self._guard = Guard()
+        self._guard = Guard(WEIGHT)
 
     def at(self, z: float) -> float:
         """Return the probability at log-odds z; 0 before there is a fit."""
@@ -88,15 +91,18 @@ class Isotonic:
         w = self._guard.weight
         return w * q + (1.0 - w) * pooled if pooled else q
 
-    def learn(self, z: float, y: float, q: float, pooled: float, part: float, lag: float, at: int) -> None:
+    def learn(
+        self, z: float, y: float, q: float, smooth: float, pooled: float, part: float, lag: float, at: int
+    ) -> None:
         """Learn an outcome, 0 or 1, that counts for a part.
 
+        ``q, smooth``: what the map says today, and what this is mixed with.
         ``pooled``: what `at` had said when the forecast was issued; 0: nothing that counts.
         ``lag``: information learnt since then.
         ``at``: record time of the label, as in `Guard`.
         """
         if pooled:
-            delta = math.log(pooled / q) if y > 0.5 else math.log((1.0 - pooled) / (1.0 - q))
+            delta = math.log(pooled / smooth) if y > 0.5 else math.log((1.0 - pooled) / (1.0 - smooth))
             self._guard.weigh(part * delta, part * delta * delta, at)
         fade = q * (1.0 - q) * _LN2 / max(HALFLIFE, LAGS * lag)
         i = _bin(z)

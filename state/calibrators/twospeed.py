@@ -18,6 +18,8 @@ from state.calibrators.isotonic import Isotonic
 from state.calibrators.line import Line
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Option, number
+from state.calibrators.runs import SIZE as RUNS_SIZE
+from state.calibrators.runs import Runs
 from state.calibrators.two_scales import TwoScales, itself
 from state.quick import log1p
 
@@ -58,10 +60,6 @@ FAR: Final = 20.0
 
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
-#: Surprise of a run of equal labels, nats, beyond which late ones are judged by the maps before it, and the probability
-#: above which a label counts for none: rare events have long runs of zeros.
-RUN: Final = 32.0
-LIKELY: Final = 0.7
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 9
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
@@ -76,11 +74,11 @@ IN_BENT_SHARE: Final = 2.0
 
 _RAW: Final = Struct("<ddf")
 _ISSUED: Final = Struct("<ddfffff")
-_STATE: Final = Struct("<QQQQQ39d")
+_STATE: Final = Struct("<QQQQQ31d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
-SIZE: Final = _STATE.size + GUARD_SIZE + CROWDS_SIZE + 16 * KNOTS[2] + STEPS_SIZE
+SIZE: Final = _STATE.size + GUARD_SIZE + CROWDS_SIZE + 16 * KNOTS[2] + STEPS_SIZE + RUNS_SIZE
 _LN2: Final = math.log(2.0)
 
 
@@ -132,15 +130,15 @@ class TwoSpeed(Calibrator):
     `BySegment`. Information always counts in full: otherwise a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w is that of `Guard`, from the log losses of raw forecasts and of the map; for settled tickets the
-    map is today's blend and bend of both maps' answers as issued. For other late ones in a run of equal
-    labels to which the maps before it give a chance below exp(-`RUN`), these maps are judged: a map that follows a run
-    seems to foresee it, as in a file sorted by label, or where many forecasts share an outcome. With prompt outcomes,
-    on any sequence, from the first evidence on,
+    map is today's blend and bend of both maps' answers as issued. For other late ones in a run of equal labels to which
+    the maps before it give a chance below exp(-32) (`Runs`), these maps are judged: a map that follows a run seems to
+    foresee it, as in a file sorted by label, or where many forecasts share an outcome. With prompt outcomes, on any
+    sequence, from the first evidence on,
 
-        Σ log loss(p) <= Σ log loss(raw) + .105 (max(1, sqrt(V) / 2) + max(1, sqrt(V') / 2))  nats,
+        Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2) + .01 max(1, sqrt(V') / 2)  nats,
 
     and 2.3 in the place of the first .105 against the map. sqrt(V) is the standard error of the difference of raw and
-    map, sqrt(V') that of both and i, so p is worse than raw by at most .06 of each, or by .22 nats in all. After a
+    map, sqrt(V') that of both and i, so p is worse than raw by at most .06 of these, or by .12 nats in all. After a
     broken model or wrong labels raw forecasts return within 24 / η nats. For late outcomes there are measurements, but
     no theorem.
 
@@ -160,8 +158,7 @@ class TwoSpeed(Calibrator):
     `_FORMAT`, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information
     learnt, a, d, b, A_zz, A_zt, A_tt, A_z1, A_t1, A_11, of the fast map a', b', A_zz, A_z1, A_11, then c, e, H_cc,
     H_ce, H_ee, k, H_k (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d
-    and b before it, the last label, surprise and lead of its run, a, d, b, a', b' before that (f64), those of `Guard`,
-    `Crowds`, `Bend` and `Isotonic`. Little-endian.
+    and b before it (f64), those of `Guard`, `Crowds`, `Bend`, `Isotonic` and `Runs`. Little-endian.
 
     References
     ----------
@@ -215,8 +212,7 @@ class TwoSpeed(Calibrator):
         self._ends = Certainties()
         #: The span of the last label, and a, d and b of the slow map before it.
         self._span, self._from = 0, (1.0, 0.0, 0.0)
-        #: The last label; of its run the surprise, and how far today's maps were ahead of those before it, nats; these.
-        self._last, self._surprise, self._lead, self._before = -1.0, 0.0, 0.0, (1.0, 0.0, 0.0, 1.0, 0.0)
+        self._runs = Runs()
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
@@ -271,10 +267,8 @@ class TwoSpeed(Calibrator):
         evident = self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
         self.part = 1.0
         self.learnt += 1
-        if y > 0.5:
-            self._ones += 1
-        else:
-            self._zeros += 1
+        self._ones += int(y)
+        self._zeros += 1 - int(y)
         if self._zeros < ZEROS:
             return
         settled = len(ticket) > _RAW.size
@@ -300,13 +294,12 @@ class TwoSpeed(Calibrator):
         today = u + self._blend.b + self._blend.a * d
         slow, fast = sigmoid(slow), sigmoid(fast)
         part = self.part = self._crowds.part(since, self._information, slow - y)
-        if y != self._last:
-            self._last, self._surprise, self._lead = y, 0.0, 0.0
-            self._before = (self._slow.a, self._slow.d, self._slow.b, self._fast.a, self._fast.b)
+        self._runs.note(y, self._slow, self._fast)
         if evident:  # else the raw forecast was served
-            weight = self._guard.weight
-            q = self._judge(z, y, raw, today, at, late=not settled and since < self._information)
-            self._steps.learn(z, y, weight * (raw - q) + q, pooled, part, self._information - since, at)
+            q = sigmoid(today + self._bent * self._bend.at(today))
+            smooth = self._guard.weight * (raw - q) + q
+            self._judge(z, y, raw, q, at, late=not settled and since < self._information)
+            self._steps.learn(z, y, q, smooth, pooled, part, self._information - since, at)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
@@ -320,24 +313,13 @@ class TwoSpeed(Calibrator):
         information = fast * (1.0 - fast)
         self._fast.learn(z, fast - y, information, information * (_LN2 / FAST))
 
-    def _judge(self, z: float, y: float, raw: float, today: float, at: int, *, late: bool) -> float:
-        """Weigh raw forecasts against the map, for ``late`` outcomes that before their run (*Raw*); return its answer."""
-        q = sigmoid(today + self._bent * self._bend.at(today))
+    def _judge(self, z: float, y: float, raw: float, q: float, at: int, *, late: bool) -> None:
+        """Weigh raw forecasts against the map's answer q, for ``late`` outcomes against that before their run."""
         if late:
-            a, d, b, fast_a, fast_b = self._before
-            was = self._blended(a * z + d * itself(z) + b, fast_a * z + fast_b)
-            other = sigmoid(was + self._bent * self._bend.at(was))
-            if self._surprise <= RUN:
-                self._lead += self.part * math.log(q / other if y > 0.5 else (1.0 - q) / (1.0 - other))
-            else:
-                q = other
-                self._guard.correct(-self._lead, 0.0)
-                self._lead = 0.0
-            if (chance := other if y > 0.5 else 1.0 - other) < LIKELY:
-                self._surprise -= math.log(chance)
+            v = self._blended(*self._runs.before(z))
+            q = self._runs.judged(y, q, sigmoid(v + self._bent * self._bend.at(v)), self.part, self._guard)
         delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
         self._guard.weigh(self.part * delta, self.part * delta * delta, at)
-        return q
 
     def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float, span: int) -> None:
         if span != self._span:
@@ -390,11 +372,10 @@ class TwoSpeed(Calibrator):
         fast = (line.a, line.b, line.aa, line.ab, line.bb)
         blend = (self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa)
         bent = (self._bent, self._bent_held)
-        others = self._guard.encode() + self._crowds.encode() + self._bend.encode() + self._steps.encode()
+        others = b"".join([each.encode() for each in (self._guard, self._crowds, self._bend, self._steps, self._runs)])
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
         ends = (self._ends.lowest, self._ends.highest, self._ends.floor, self._ends.ceiling)
-        runs = (self._span, *self._from, self._last, self._surprise, self._lead, *self._before)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, *runs) + others
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends, self._span, *self._from) + others
 
     def decode(self, payload: bytes) -> None:
         require_length(payload, SIZE)
@@ -403,8 +384,10 @@ class TwoSpeed(Calibrator):
         at = _STATE.size + GUARD_SIZE
         self._crowds.decode(payload, at)
         at += CROWDS_SIZE
-        self._bend.decode(payload[at : SIZE - STEPS_SIZE])
-        self._steps.decode(payload[SIZE - STEPS_SIZE :])
+        end = at + 16 * KNOTS[2]
+        self._bend.decode(payload[at:end])
+        self._steps.decode(payload[end : end + STEPS_SIZE])
+        self._runs.decode(payload, end + STEPS_SIZE)
         self._expected, self._information, *maps = maps
         slow, line, blend, ends = self._slow, self._fast, self._blend, self._ends
         slow.a, slow.d, slow.b, slow.zz, slow.zt, slow.tt, slow.z1, slow.t1, slow.oo = maps[:9]
@@ -412,5 +395,3 @@ class TwoSpeed(Calibrator):
         blend.b, blend.a, blend.bb, blend.ab, blend.aa = maps[14:19]
         self._bent, self._bent_held, ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[19:25]
         self._span, self._from = int(maps[25]), (maps[26], maps[27], maps[28])
-        self._last, self._surprise, self._lead = maps[29], maps[30], maps[31]
-        self._before = (maps[32], maps[33], maps[34], maps[35], maps[36])

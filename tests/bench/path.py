@@ -66,9 +66,7 @@ class Partitioned:
         self.spent: defaultdict[str, float] = defaultdict(float)
         self._db = rocksdict.Rdict(
             directory,
-            RocksOptions(
-                write_buffer_size=self.settings.write_buffer_bytes, block_cache_size=self.settings.block_cache_bytes
-            ).as_options(),
+            RocksOptions(block_cache_size=self.settings.rocksdb_bytes).as_options(),
         )
         self._engine, self._decoder = Partition(policies, self._db.get), Decoder(policies, Limits())
         self._buffer = PartitionBuffer(0, SOURCES)

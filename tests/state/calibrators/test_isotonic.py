@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators.guard import WEIGHT
-from state.calibrators.isotonic import BINS, EVERY, FIRST, HALFLIFE, LOW, PRIOR, WIDTH, Isotonic
+from state.calibrators.isotonic import BINS, EVERY, FIRST, HALFLIFE, LOW, PRIOR, WEIGHT, WIDTH, Isotonic
 from state.calibrators.logistic import sigmoid
 from state.calibrators.twospeed import TwoSpeed
 
@@ -34,7 +33,7 @@ def test_a_fit_is_the_isotonic_regression_of_the_bins(labels: list[tuple[float, 
     steps, n, ones = Isotonic(), dict[int, float](), dict[int, float]()
     labels = labels[: FIRST + (len(labels) - FIRST) // EVERY * EVERY]
     for z, y, q in labels:
-        steps.learn(z, y, q, 0.0, 1.0, 0.0, 0)
+        steps.learn(z, y, q, q, 0.0, 1.0, 0.0, 0)
         i = min(max(int((z - LOW) // WIDTH), 0), BINS - 1)
         fade = math.log(2.0) * q * (1.0 - q) / HALFLIFE
         before, held = n.get(i, PRIOR), ones.get(i, PRIOR * q)
@@ -52,7 +51,7 @@ def test_a_fit_is_the_isotonic_regression_of_the_bins(labels: list[tuple[float, 
 def test_it_never_falls_and_comes_back_from_its_bytes(labels: list[tuple[float, float, float]]) -> None:
     steps, again = Isotonic(), Isotonic()
     for k, (z, y, q) in enumerate(labels):
-        steps.learn(z, y, q, steps.at(z), 1.0, 0.0, 0)
+        steps.learn(z, y, q, q, steps.at(z), 1.0, 0.0, 0)
         if k % 7 == 0:
             steps.revise(z, q, steps.at(z), 2.0 * y - 1.0)
     again.decode(steps.encode())
@@ -69,7 +68,7 @@ def test_the_mixture_loses_no_more_than_its_bound(labels: list[tuple[float, floa
     for z, y in labels:
         q, step = sigmoid(z), steps.at(z)
         p = steps.mixed(q, step)
-        steps.learn(z, y, q, step, 1.0, 0.0, 0)
+        steps.learn(z, y, q, q, step, 1.0, 0.0, 0)
         excess += math.log((q if y else 1.0 - q) / (p if y else 1.0 - p))
     assert excess <= -math.log(WEIGHT) * max(1.0, math.sqrt(steps._guard.squares) / 2.0) + 1e-9
 
