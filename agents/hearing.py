@@ -11,13 +11,10 @@ log = logging.getLogger("trueup")
 
 
 class Hearing:
-    """Asks what was said already, and counts what nothing brings about again.
+    """Asks what was said already, and counts what nothing brings about again."""
 
-    ``answering``: whether intake answers dead forecasts there, too: then what nothing here brings about is no fault.
-    """
-
-    def __init__(self, outputs: Outputs, *, answering: bool) -> None:
-        self._outputs, self._answering = outputs, answering
+    def __init__(self, outputs: Outputs) -> None:
+        self._outputs = outputs
         #: Records in the output topics that are not what is folded again brings about.
         self.unlike = 0
 
@@ -36,8 +33,7 @@ class Hearing:
 
     def compare(self, number: int, heard: Heard) -> None:
         """Count what stands in the output topics and was not brought about again; all was folded again."""
-        unlike = heard.unlike + sum(map(len, heard.said.values()))
-        if unlike and not self._answering:  # else intake writes answers there, too
+        if unlike := heard.unlike:
             self.unlike += unlike
             log.error(
                 "%d records stand in the output topics of partition %d that are not what its records bring about "

@@ -95,6 +95,19 @@ class Notices:
             self._found.get(kind, (0,))[0] + events,
         )
 
+    def withheld(self, stream: str, partition: int, *, begins: bool) -> None:
+        """Say that what a stream has learnt is served no more on a partition, or again."""
+        place = f"{stream}, partition {partition}"
+        if begins:
+            line = (
+                f"{place}: raw scores are served from now on, as most forecasts get no label any more. The note on "
+                f"labels of 'trueup streams show {stream}' says what to set"
+            )
+        else:
+            line = f"{place}: what was learnt is served again, as most forecasts get a label"
+        log.log(logging.WARNING if begins else logging.INFO, "%s", line)
+        self.happened(line)
+
     def cleaned(self, changelog: str, policy: str) -> None:
         """Say that a changelog loses rows under its policy."""
         self._count(

@@ -79,7 +79,7 @@ class BatchProcessor:
         self._current = current
         #: Input topics that this worker maps itself, each with its source, by number. Intake counts those it maps.
         self._reads = modes.read_directly(settings.modes, self._topics)
-        self._hearing = Hearing(outputs, answering=settings.policies.answering)
+        self._hearing = Hearing(outputs)
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, Served] = {}

@@ -19,7 +19,7 @@ from streams.metrics.snapshot import PartitionSnapshot
 class Showing:
     """Tells gauges of rows.
 
-    ``notices``: hear of labels that are overdue.
+    ``notices``: hear of labels that are overdue, and of what is withheld.
     """
 
     def __init__(self, table: StateTable, gauges: Gauges, policies: Policies, notices: Notices) -> None:
@@ -55,4 +55,6 @@ class Showing:
         """Count the effects of a batch that is in the journal now."""
         for stream, n in effects.overdue.items():
             self._notices.overdue(stream, n)
+        for stream, begins in effects.withheld.items():
+            self._notices.withheld(stream, number, begins=begins)
         self._gauges.applied(number, effects, fence)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from aiokafka.errors import KafkaError
@@ -130,7 +131,9 @@ def _disk(directory: Path) -> Findings:
         said = f"cannot look at {directory}: {exc.strerror}; set TRUEUP_DATA_DIR to another directory"
         yield Finding("disk", WRONG, said)
         return
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    try:  # /proc refuses even root, who has every right
+        TemporaryFile(dir=there).close()
+    except OSError:
         said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
         yield Finding("disk", WRONG, said)
         return

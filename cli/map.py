@@ -20,6 +20,7 @@ from rich.table import Table
 
 from cli import history, show
 from cli.options import DONE, NO
+from cli.running import running
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
 from replay.player import parts, play
@@ -32,8 +33,8 @@ from state.policy import Policy
 from state.segments import Dictionary
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics.rows import StateRows
-from streams.metrics.served_map import Ends, answering, ends
+from streams.metrics.rows import StateRows, covered
+from streams.metrics.served_map import Ends, answering, ends, withheld
 from streams.metrics.snapshot import by_stream
 from streams.records.skips import PoisonError
 
@@ -56,6 +57,8 @@ class Map(NamedTuple):
     frozen: bool
     #: The intervals; None without.
     ends: Ends | None
+    #: Whether nothing of what it has learnt is served.
+    withheld: bool
 
     @property
     def place(self) -> tuple[int, str | None]:
@@ -78,6 +81,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     Raises SettingsError or TopicsError if an option cannot be, the stream cannot have a map, or the state or the topics
     cannot be read.
     """
+    if not (options.at or options.forecasts or options.outcomes or options.table):
+        settings = running(settings)
     policy = settings.policies.of(options.stream)
     if policy is None:
         raise SettingsError(f"stream {options.stream!r} is not in the streams file, which is closed")
@@ -125,7 +130,12 @@ def _whose(values: tuple[str, ...], policy: Policy) -> str:
 
 
 def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> Iterator[str]:
-    """Say which segments the map leaves out, and which values never came."""
+    """Say where nothing learnt is served, which segments the map leaves out, and which values never came."""
+    if raw := [str(n) for n in covered(found, stream, policy) if withheld(found, stream, policy, n)]:
+        yield (
+            f"withheld: raw scores are served in partition {', '.join(raw)}, as most forecasts get no label, see "
+            f"'trueup streams show {stream}'"
+        )
     if lacks := [name for name, value in zip(policy.segments, values, strict=True) if not value]:
         yield (
             f"this is the map of forecasts without {' and '.join(lacks)}; those with a value are served another: "
@@ -183,11 +193,12 @@ def _maps(
             continue
         dictionary = names.get(n) or Dictionary(policy.segments, policy.pairs)
         groups = dictionary.groups(values) if policy.segments else ()
-        calibrator = served.calibrator
+        calibrator, learnt = served.calibrator, found.of(kinds.CALIBRATOR, stream)[n, config].calibrator.learnt
         answer = lambda p, of=calibrator, groups=groups: of.predict(p, (), b"", groups).p  # noqa: E731 - of this partition
         points = maps.table(answer, calibrator.breaks())
         left = ends(found, stream, policy, (n, config), groups if any(values) else ())
-        made.append(Map(n, name, policy.calibrator, config, calibrator.learnt, answer, points, policy.frozen, left))
+        raw = withheld(found, stream, policy, n)
+        made.append(Map(n, name, policy.calibrator, config, learnt, answer, points, policy.frozen, left, raw))
     return made
 
 
@@ -209,8 +220,9 @@ def _table(options: argparse.Namespace, found: Sequence[Map], then: Then) -> Non
 def _title(options: argparse.Namespace, of: Map) -> str:
     where = f", {options.of}" if options.of else ""
     where += "" if of.model_version is None else f", version {of.model_version}"
-    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes{', frozen' if of.frozen else ''}"
-    return f"{options.stream}{where}, partition {of.partition}: {learnt}"
+    how = f"{', frozen' if of.frozen else ''}{', withheld: raw scores are served' if of.withheld else ''}"
+    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes"
+    return f"{options.stream}{where}, partition {of.partition}: {learnt}{how}"
 
 
 def _csv(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:

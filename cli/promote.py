@@ -241,3 +241,8 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
         f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is the "
         "challenger; until then nothing changes"
     )
+    if promotion.champion.interval:
+        say(
+            "its intervals begin with no evidence: they are wide until outcomes of scores that it serves have come. A "
+            "rollback has those of the old champion again"
+        )

@@ -11,6 +11,7 @@ import orjson
 from aiokafka.errors import KafkaError
 
 from cli import show_tables
+from cli.running import running
 from state import kinds
 from state.fence import FATES, Fence
 from state.frames import REMEDY, CorruptFrame, OtherFormat
@@ -48,7 +49,7 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
                 f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
             )
             return 1
-        of = settings.policies.of
+        of = (running(settings) if stream is not None or not json_output else settings).policies.of
         if stream is not None:
             report = {stream: describe(found, stream, of(stream))}
         elif json_output:  # a stream at a time: what thousands hold together is large

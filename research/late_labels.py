@@ -35,22 +35,23 @@ Flags = Any  # [n], bool
 class Before(Coverage):
     """The rule until now: the share of as many forecasts as were issued since, a mean over the last 100 labels."""
 
-    def label(self, born: int, place: float) -> None:
+    def label(self, born: int, place: float, now_ms: int) -> bool:
         """Count the first label of a forecast."""
         cell = bisect_right(self._born, born) - 1
         if cell < 0:
-            return
+            return False
         self._labelled[cell] += self._labelled[cell] < self._issued[cell]
         self._places[2] += place
         if cell == 0:
-            return
+            return False
         self.labels += 1
         if self.labels > 100 and self.labels % 8:
-            return
+            return False
         _, share = self._look(cell, max(sum(self._issued[cell:]), LEAST))
         self._means[1] += (share - self._means[1]) * (1.0 / self.labels if self.labels <= 100 else 0.08)
         if self.labels >= FEWEST:
             self.uncovered = self.share < (0.4 if self.uncovered or self.labels == FEWEST else 0.25)
+        return False
 
 
 #: A rule, and constants of `state.coverage` with which it is played.
@@ -168,7 +169,7 @@ def withheld(stream: Dated, rule: str) -> Flags:
     with patch.dict(vars(coverage), constants):
         for applied, (i, _, label) in enumerate(told(stream, stream.report_ms), 1):
             if label:
-                found.label(born.pop(i), places[i])
+                found.label(born.pop(i), places[i], 0)
             else:
                 hidden[i], born[i] = found.uncovered, applied
                 found.issue(applied, places[i])

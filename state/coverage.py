@@ -37,7 +37,7 @@ FLAT: Final = 1e-9
 #: The reason for answering as if nothing had been learnt.
 UNLABELLED: Final = "unlabelled"
 
-_HEAD: Final = Struct("<QB7dQH")
+_HEAD: Final = Struct("<QBQ7dQH")
 
 
 class Coverage:
@@ -66,20 +66,22 @@ class Coverage:
     From `FEWEST` labels on, a stream is uncovered until the share to expect is `COVERED`, and again when it is below
     `UNCOVERED`. What a covered stream learns overstates a rate at most by the inverse of the true share.
 
-    Bytes, little-endian: labels (u64); uncovered (u8); means of the two shares, newer first, of ages and of their
-    squares (f64 each); sums of places, of their squares and of the places with a label (f64 each); where the first cell
-    begins (u64); number of cells (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each
-    cell: where the next cell begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a
-    label.
+    Bytes, little-endian: labels (u64); uncovered (u8); since when (ms, u64); means of the two shares, newer first, of
+    ages and of their squares (f64 each); sums of places, of their squares and of the places with a label (f64 each);
+    where the first cell begins (u64); number of cells (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8)
+    and a number of each cell: where the next cell begins, counted from its own beginning, 0 of the last one; forecasts;
+    forecasts with a label.
     """
 
-    __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "uncovered")
+    __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "since_ms", "uncovered")
 
     def __init__(self) -> None:
         #: Labels, except those of the first `LEAST` forecasts.
         self.labels = 0
         #: Whether most forecasts get no label.
         self.uncovered = False
+        #: Stream time at which ``uncovered`` last changed, ms; 0 if it never has.
+        self.since_ms = 0
 
         #: Means over the last labels: shares of the newer and the older half, age by the stream's own, its square.
         self._means = [0.0] * 4
@@ -151,22 +153,25 @@ class Coverage:
             del self._born[first + 1]
             end, size = first + 1, 2 * size
 
-    def label(self, born: int, place: float) -> None:
-        """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells."""
+    def label(self, born: int, place: float, now_ms: int) -> bool:
+        """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells.
+
+        Returns whether ``uncovered`` changed; ``now_ms`` is stream time.
+        """
         cell = search(self._born, born) - 1
         if cell < 0:
-            return
+            return False
         issued, labelled = self._issued, self._labelled
         if labelled[cell] < issued[cell]:
             labelled[cell] += 1
             self._places[2] += place
         if cell == 0:
-            return
+            return False
         self.labels += 1
         weight = 4.0 / (self.labels + 3)
         if self.labels > OFTEN:
             if self.labels % EVERY:
-                return
+                return False
             weight = EVERY / MEMORY
         since, before = sum(issued[cell:]), sum(issued[:cell])
         half = min(max(since, LEAST), before / 2)
@@ -176,8 +181,13 @@ class Coverage:
         means = self._means
         for i, value in enumerate((near, far, age, age * age)):
             means[i] += weight * (value - means[i])
-        if self.labels >= FEWEST:
-            self.uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
+        if self.labels < FEWEST:
+            return False
+        uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
+        if uncovered == self.uncovered:
+            return False
+        self.uncovered, self.since_ms = uncovered, now_ms
+        return True
 
     def _look(self, cell: int, wanted: float) -> tuple[int, float]:
         """Look at so many forecasts before a cell; return the first cell looked at, and the share with a label."""
@@ -196,13 +206,14 @@ class Coverage:
             pairs = zip(self._means, other._means, strict=True)
             made._means = [(self.labels * one + other.labels * two) / made.labels for one, two in pairs]
         made.uncovered = self.uncovered or other.uncovered
+        made.since_ms = max(self.since_ms, other.since_ms)
         return made
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         born, n = self._born, len(self._born)
         first = born[0] if n else 0
-        head = _HEAD.pack(self.labels, self.uncovered, *self._means, *self._places, first, n)
+        head = _HEAD.pack(self.labels, self.uncovered, self.since_ms, *self._means, *self._places, first, n)
         steps = [b - a for a, b in pairwise(born)] + [0] * min(n, 1)
         return head + counts.encode(steps) + counts.encode(self._issued) + counts.encode(self._labelled)
 
@@ -212,7 +223,7 @@ class Coverage:
         if len(payload) < _HEAD.size:
             raise ValueError(f"a coverage of {len(payload)} bytes is shorter than its own header")
         made = cls()
-        made.labels, uncovered, *floats, born, n = _HEAD.unpack_from(payload)
+        made.labels, uncovered, made.since_ms, *floats, born, n = _HEAD.unpack_from(payload)
         made.uncovered, made._means, made._places = bool(uncovered), floats[:4], floats[4:]
         steps, at = counts.decode(payload, _HEAD.size, n, "a coverage")
         made._issued, at = counts.decode(payload, at, n, "a coverage")

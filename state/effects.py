@@ -103,6 +103,8 @@ class Effects(Changes):
     rejected: list[tuple[int, str]] = field(default_factory=list)
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: Whether raw scores are served from now on, by stream, where that changed after a warm-up: see `state.coverage`.
+    withheld: dict[str, bool] = field(default_factory=dict)
     #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     belated: int = 0
     #: How many outcomes said another label than one of the same time and number, so that neither is known to be right.

@@ -168,7 +168,7 @@ COVERAGE: Final = Kind[Coverage](
     "J",
     "which forecasts have a label",
     (STREAM,),
-    {2: form(Coverage)},
+    {3: form(Coverage)},
     Moves.SHARED,
     "one a stream whose forecasts without a label may be unlike the others: which have a label",
     shown=True,

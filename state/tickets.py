@@ -276,7 +276,9 @@ class Tickets(Fold):
     def _labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
         """Note the first outcome of a row's forecast."""
         if service.coverage is not None:
-            service.coverage.label(row.born, place(row.raw, row.kind))
+            changed = service.coverage.label(row.born, place(row.raw, row.kind), self.fence.stream_time)
+            if changed and service.learner.served.warmed_ms:
+                self._effects.withheld[service.stream] = service.coverage.uncovered
             self._services.touched[service.coverage_key] = service.coverage
         self._observer.labelled(service, row, y, ts)
 

@@ -28,17 +28,21 @@ class Beside:
     ports: Mapping[str, int]
 
     def read(self) -> list[dict[str, Any]]:
-        """Return how each stage stands, and of each input that it reads how many records became what."""
+        """Return how each stage stands, and of each input that it reads how many records became what.
+
+        Counted ``since`` the stage began, s since 1970.
+        """
         return [self._stage(stage, port) for stage, port in self.ports.items()]
 
     def _stage(self, stage: str, port: int) -> dict[str, Any]:
         try:
             unready, metrics = self._said("/readyz", port), self._said("/metrics", port)
         except (OSError, HTTPException):
-            return {"stage": stage, "port": port, "unready": "it does not answer", "inputs": []}
+            return {"stage": stage, "port": port, "unready": "it does not answer", "since": None, "inputs": []}
         counted: defaultdict[tuple[str, str], float] = defaultdict(float)
         lag: defaultdict[str, float] = defaultdict(float)
         dead: defaultdict[str, float] = defaultdict(float)
+        since: float | None = None
         of = "source" if stage == "intake" else "topic"
         for family in text_string_to_metric_families(metrics):
             for sample in family.samples:
@@ -49,9 +53,12 @@ class Beside:
                     dead[labels["topic"]] += sample.value
                 elif name == "lag_records":
                     lag[labels["topic"]] += sample.value
+                elif name == "process_start_time_seconds":
+                    since = sample.value
         said = unready.strip().removeprefix("no: ")
         inputs = [self._input(stage, name, counted, lag, dead) for name in dict.fromkeys(name for name, _ in counted)]
-        return {"stage": stage, "port": port, "unready": None if said == "yes" else said, "inputs": inputs}
+        not_yet = None if said == "yes" else said
+        return {"stage": stage, "port": port, "unready": not_yet, "since": since, "inputs": inputs}
 
     def _input(
         self,

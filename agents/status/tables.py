@@ -11,7 +11,7 @@ from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.vector_history import WINDOW
 from streams.metrics import weights
-from streams.metrics.segments import ERRORS, LATELY, large, level, mark, silent, warming
+from streams.metrics.segments import ERRORS, LATELY, large, level, mark, nearer, silent, warming
 
 Described = Mapping[str, Any]
 #: Formats of cells.
@@ -152,8 +152,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     )
     more = f" The {len(rows)} worst:" if len(rows) < found["scored"] else ""
     lately = "" if recent else "Lately no segment is off. "
-    rest = f"{large(found)}{warming(found)}{silent(found)}.{more}"
-    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}"
+    rest = f"{large(found)}{warming(found)}{silent(found)}."
+    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}{nearer(found)}{more}"
     note = f"{ERRORS[of]} {_OFF} .03." if vectors else (
         f"{_OFF} .03, or .3 of what happened."
     )  # fmt: skip

@@ -14,7 +14,9 @@ from streams.metrics import bands
 
 Described = Mapping[str, Any]
 #: The colour of a state.
-_TONES: Final = {"right": "good", "warming up": "wait", "no labels": "wait", "off": "bad", "no input": "bad"}
+_TONES: Final = {"right": "good", "warming up": "wait", "no labels": "wait"} | dict.fromkeys(
+    ("withheld", "off", "no input"), "bad"
+)
 #: Share of the highest scores of which the first sentences tell.
 _TOP: Final = 0.02
 #: Partitions whose maps are drawn; more lines than this nobody can tell apart.

@@ -70,7 +70,7 @@ class Outputs:
         ``starts``: offsets by partition, in the order of the topics.
         """
         labels = {topic: label for label, topic in self.topics.items()}
-        found = {partition: Heard() for partition in starts}
+        found = {partition: Heard((self.settings.forecasts, self.settings.outcomes)) for partition in starts}
         places = {
             TopicPartition(topic, partition): offset
             for partition, offsets in starts.items()
@@ -95,15 +95,19 @@ async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | 
 
 
 class Heard:
-    """Outputs in the topics of a partition whose records are folded again."""
+    """Outputs in the topics of a partition whose records are folded again.
 
-    def __init__(self) -> None:
+    ``inputs``: the worker's input topics. Dead letters of other topics, and their raw answers, are intake's or the
+    router's.
+    """
+
+    def __init__(self, inputs: Sequence[str] = ()) -> None:
+        self._inputs = inputs
         #: Key and value of outputs that were not derived again yet, by the label of their topic.
         self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
         #: Next offset of each topic, by its label.
         self.ends: dict[str, int] = {}
-        #: Number of outputs that were derived otherwise, or were left when a derived one was not found among them.
-        self.unlike = 0
+        self._unlike = 0
 
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
         """Return the derived records that are not in a topic yet.
@@ -120,13 +124,23 @@ class Heard:
             except ValueError:
                 meant = _meant(label, record[1])
                 found = next((i for i, (_, value) in enumerate(said) if meant and _meant(label, value) == meant), -1)
-                self.unlike += 1 if found >= 0 else len(said)
+                self._unlike += 1 if found >= 0 else self._own(label)
                 if found < 0:
                     said.clear()
                     return records[n:]
             for _ in range(found + 1):
                 said.popleft()
         return []
+
+    def _own(self, label: str) -> int:
+        """Return how many outputs left in a topic are a worker's."""
+        sources = [_source(label, value) for _, value in self.said[label]]
+        return sum(source is None or source in self._inputs for source in sources)
+
+    @property
+    def unlike(self) -> int:
+        """Number of a worker's outputs that were derived otherwise, or are left when the others are derived."""
+        return self._unlike + sum(map(self._own, LABELS))
 
     @property
     def offsets(self) -> list[int | None]:
@@ -136,12 +150,26 @@ class Heard:
 
 def _meant(label: str, value: bytes | None) -> tuple[Any, ...]:
     """Return what tells which record of its inputs an output belongs to; an empty tuple if nothing does."""
+    found = _fields(label, value)
+    names = _MEANT.get(label, ())
+    return tuple([found[name] for name in names]) if found.keys() >= set(names) else ()
+
+
+def _source(label: str, value: bytes | None) -> str | None:
+    """Return the topic of the record that a dead letter or its raw answer is about; None of other outputs."""
+    found = _fields(label, value)
+    letter = found if label == "dead-letters" else found.get("dead_letter")
+    return letter.get("topic") if isinstance(letter, dict) else None
+
+
+def _fields(label: str, value: bytes | None) -> dict[str, Any]:
+    """Return an output's fields; none if it cannot be read."""
     given = value or b""
     try:
         found = output_avro.fields(output_avro.SCHEMAS[label], given[5:]) if given[:1] == b"\0" else orjson.loads(given)
-        return tuple([found[name] for name in _MEANT[label]])
-    except (KeyError, TypeError, ValueError):
-        return ()
+    except (KeyError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 #: Appends record batches, each to another topic and partition. Returns their first offsets once all are acknowledged.

@@ -137,7 +137,7 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
     now_ms = max(now_ms, course.forecast_ms, course.label_ms)
     state = standing.state(described, course, now_ms, idle_ms)
     from_ms = state["since_ms"]
-    if state["state"] not in ("off", "right") or from_ms is None:
+    if state["state"] not in ("withheld", "off", "right") or from_ms is None:
         from_ms = standing.right_since(course, (described.get("warm_up") or {}).get("until_ms"))
     return {"course": standing.describe(course, now_ms, from_ms), "standing": state}
 
@@ -283,10 +283,16 @@ def _ranked(ranking: Within) -> dict[str, Any]:
 
 
 def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
-    """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it."""
+    """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it.
+
+    ``of`` so many; ``since_ms``: stream time at which the first of them began to, None without any.
+    """
     covered = sum(found.values(), Coverage())
+    uncovered = {n: each.since_ms for n, each in sorted(found.items()) if each.uncovered}
     return {
-        "partitions": {UNLABELLED: sorted(n for n, each in found.items() if each.uncovered)},
+        "partitions": {UNLABELLED: list(uncovered)},
+        "of": len(found),
+        "since_ms": min(uncovered.values(), default=None),
         "labelled": covered.share if covered.labels else None,
     }
 

@@ -234,6 +234,17 @@ def large(described: Mapping[str, Any]) -> str:
     return f"; mean ECE of {found['segments']} with {LARGE:,} events: {means}"
 
 
+def nearer(described: Mapping[str, Any]) -> str:
+    """Return in a sentence the segments of which raw scores were right, apart from chance, and served ones were not."""
+    found = [
+        f"{each['segment']} = {each['value']} ({each['raw']['mean']:.3g} raw, {each['calibrated']['mean']:.3g} served, "
+        f"{each['observed']:.3g} observed)"
+        for each in described["worst"]
+        if each.get("raw_nearer")
+    ]
+    return f" Raw scores were nearer than served ones in {', '.join(found[:SERIES])}." if found else ""
+
+
 def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:
     return [each.error(kind) for each in scores]
 
@@ -249,9 +260,11 @@ def _off(scores: AnySegmentScores, evidence: float) -> bool:
 
 
 def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict[str, Any]:
+    raw, served = (scores.off(kind) for kind in KINDS)
     described = _common(segment, scores, evidence) | {
         "observed": scores.observed,
-        "off": _interval(scores.off("calibrated")),
+        "off": _interval(served),
+        "raw_nearer": raw.low <= 0.0 <= raw.high and not served.low <= 0.0 <= served.high,
     }
     for kind in KINDS:
         described[kind] = {

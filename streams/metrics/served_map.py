@@ -24,13 +24,13 @@ Ends = Callable[[float, float], tuple[float, float]]
 def answering(found: StateRows, stream: str, policy: Policy) -> Mapping[tuple[int, str], Served]:
     """Return what answers, by partition and configuration: where labels are too few, as if nothing had been learnt."""
     return {
-        place: Served.fresh(served.recipe, stream) if _uncovered(found, stream, policy, place[0]) else served
+        place: Served.fresh(served.recipe, stream) if withheld(found, stream, policy, place[0]) else served
         for place, served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     }
 
 
-def _uncovered(found: StateRows, stream: str, policy: Policy, partition: int) -> bool:
-    """Whether too few forecasts of a partition have a label for what it has learnt to answer."""
+def withheld(found: StateRows, stream: str, policy: Policy, partition: int) -> bool:
+    """Whether a partition serves nothing of what it has learnt, as most forecasts get no label."""
     coverage = covered(found, stream, policy).get(partition)
     return coverage is not None and coverage.uncovered
 
@@ -44,7 +44,7 @@ def ends(
     """
     if not policy.interval:
         return None
-    if _uncovered(found, stream, policy, place[0]):
+    if withheld(found, stream, policy, place[0]):
         return lambda _, __: (0.0, 1.0)
     held = found.of(kinds.EVIDENCE, stream)
     wide = NormalDist().inv_cdf(0.5 + policy.interval / 2.0)

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from state.coverage import UNLABELLED
 from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
 from streams.metrics.segments import mark
 
 #: The states, most urgent first.
-STATES: Final = ("no input", "off", "no labels", "warming up", "right")
+STATES: Final = ("no input", "withheld", "off", "no labels", "warming up", "right")
 #: Two-sided 95 % of the normal distribution.
 WIDE: Final = 1.96
 #: Forecasts have stopped after this long: if nearly every hour had one, and if not.
@@ -60,7 +61,7 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
 def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
     """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and what ``todo``.
 
-    ``described``: the stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
+    ``described``: the stream, from `streams.metrics.description.describe`; warm-up, ``withheld``, alarms and segments.
     ``course``: of all partitions.
     ``now_ms``: stream time of the partitions.
     ``idle_ms``: time since the worker's last batch.
@@ -70,23 +71,16 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
     steady = sum(sums[ISSUED] > 0 for sums in course.hours.values()) >= STEADY
     if course.forecast_ms and silent > (STEADY_MS if steady else UNSTEADY_MS):
         return _told("no input", course.forecast_ms, "No forecast has come since then.", _TODO["no input"])
+    withheld = described.get("withheld") or {"partitions": {}}
+    raw = withheld["partitions"].get(UNLABELLED)
+    if raw and warm_up["partitions"] < warm_up["of"]:
+        where = "" if len(raw) == withheld["of"] else f" in {len(raw)} of {withheld['of']} partitions"
+        words = f"Raw scores are served{where}: most forecasts get no label."
+        return _told("withheld", withheld["since_ms"], words, _TODO[UNLABELLED])
     scored = _scored(described)
     days = _after(course, warm_up["until_ms"])
-    if (
-        sounds := [one for one in scored if one["calibrated"]["alarm"]["recent_sounds"]]
-        or scored[: _week_off(course, days)]
-    ):
-        since, words = _off(sounds[0], course, days)
-        return _told("off", since, words, _TODO["off"])
-    segments = described.get("segments") or {}
-    if segments.get("recently_off"):
-        worst = next(each for each in segments["recent"] if each["sounds"])
-        words = (
-            f"Right on the whole, off in {segments['recently_off']:,} of {segments['scored']:,} segments. Worst is "
-            f"{worst['segment']} = {worst['value']}{mark(worst, segments['of'])}: {worst['served']:.3g} served, "
-            f"{worst['observed']:.3g} came true in {worst['events']:,} events."
-        )
-        return _told("off", None, words, _TODO["off"])
+    if off := _off(described, scored, course, days):
+        return _told("off", *off, _TODO["off"])
     begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
     waited = now_ms - (course.label_ms or begun)
     if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0) * DAY_MS:
@@ -154,7 +148,25 @@ def _week_off(course: Course, days: Sequence[int]) -> bool:
     )
 
 
-def _off(scored: Mapping[str, Any], course: Course, days: Sequence[int]) -> tuple[int | None, str]:
+def _off(
+    described: Mapping[str, Any], scored: Sequence[Mapping[str, Any]], course: Course, days: Sequence[int]
+) -> tuple[int | None, str] | None:
+    """Return since when the stream or a segment is off, and by how much; None if nothing is."""
+    sounds = [each for each in scored if each["calibrated"]["alarm"]["recent_sounds"]]
+    if found := sounds or scored[: _week_off(course, days)]:
+        return _by(found[0], course, days)
+    segments = described.get("segments") or {}
+    if not segments.get("recently_off"):
+        return None
+    worst = next(each for each in segments["recent"] if each["sounds"])
+    return None, (
+        f"Right on the whole, off in {segments['recently_off']:,} of {segments['scored']:,} segments. Worst is "
+        f"{worst['segment']} = {worst['value']}{mark(worst, segments['of'])}: {worst['served']:.3g} served, "
+        f"{worst['observed']:.3g} came true in {worst['events']:,} events."
+    )
+
+
+def _by(scored: Mapping[str, Any], course: Course, days: Sequence[int]) -> tuple[int | None, str]:
     """Return since when served scores are off, and by how much."""
     tails = [_sum(course.days[at] for at in days[n:]) for n in range(len(days))]
     strengths = [abs(_deviations(sums)) for sums in tails]

@@ -150,3 +150,14 @@ def test_where_there_is_no_map_it_is_said_why(
     ended = trueup(f"streams map {stream} {history} {options}")
     assert ended.status == status
     assert message in ended.err
+
+
+def test_a_map_of_a_stream_that_is_withheld_says_so(tmp_path: Path, trueup: Trueup) -> None:
+    for name, every, more in (("forecasts", 1, '"p":0.3,"stream":"s"'), ("outcomes", 10, '"y":1')):
+        lines = [f'{{"event_id":"e{n}","ts":{1_700_000_000_000 + n},{more}}}\n' for n in range(0, 1000, every)]
+        (tmp_path / name).write_text("".join(lines))
+    given = f"--forecasts {tmp_path / 'forecasts'} --outcomes {tmp_path / 'outcomes'}"
+    said = trueup(f"streams map s {given} --as sql")
+    assert "after 100 outcomes, withheld: raw scores are served" in said.out.partition("\n")[0], said.err
+    assert "withheld: raw scores are served in partition 0, as most forecasts get no label" in said.err
+    assert json.loads(trueup(f"streams map s {given} --as json").out)["maps"][0]["withheld"]

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from aiokafka.errors import KafkaError
 
-from cli import show
+from cli import running, show
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
@@ -19,6 +20,7 @@ from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.scoring.losses import NAMES
 from state.scoring.scores import Scores
 from state.scoring.windows import KINDS
+from streams.config import in_force
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
 from streams.metrics.description import describe
@@ -60,6 +62,21 @@ def changelog(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, list[tuple[
 
     monkeypatch.setattr(show, "batches", batches)
     monkeypatch.setattr(show, "partitions", count)
+    announced(monkeypatch, [])
+
+
+def announced(monkeypatch: pytest.MonkeyPatch, records: list[tuple[bytes, bytes]]) -> None:
+    """Let the topic of configurations have these records."""
+
+    async def count(_: Settings, name: str) -> int | None:
+        assert name == SETTINGS.configurations
+        return 1 if records else None
+
+    async def batches(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
+        yield topics[0], [record(topics[0], 0, n, 0, key, value) for n, (key, value) in enumerate(records)]
+
+    monkeypatch.setattr(running, "partitions", count)
+    monkeypatch.setattr(running, "batches", batches)
 
 
 def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
@@ -223,6 +240,23 @@ def test_the_name_of_a_stream_is_shown_as_it_is(
 def test_a_stream_without_state_is_said_with_those_that_have_some(capsys: pytest.CaptureFixture[str]) -> None:
     assert inspected("[/red]") == 1
     assert capsys.readouterr() == ("", "no state of stream '[/red]'; there are: churn, fraud\n")
+
+
+def test_what_workers_run_is_shown_until_they_are_restarted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The streams file was changed since they began: by a promotion, or as the stream was frozen."""
+    changelog(monkeypatch, {0: [*learnt("s", 30).items()]})
+    runs = Settings(app_id="mine", policies=Policies(default=Policy(DEFAULT_CALIBRATOR)))
+    now = in_force.InForce(7, 9, (5, 4), in_force.described(runs), "here", "2026-03-01T06:00:00+00:00")
+    announced(monkeypatch, in_force.records(now, 300))
+    file = replace(runs, policies=Policies(default=Policy(DEFAULT_CALIBRATOR, frozen=True)))
+    assert show.run(file, "s", json_output=True) == 0
+    out, err = capsys.readouterr()
+    assert "frozen" not in orjson.loads(out)["streams"]["s"]
+    assert "workers run other streams than the streams file has, since 2026-03-01T06:00:00+00:00" in err
+    assert show.run(runs, "s", json_output=True) == 0
+    assert not capsys.readouterr().err
 
 
 def test_without_any_state_there_are_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

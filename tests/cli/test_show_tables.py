@@ -160,7 +160,7 @@ def test_a_stream_whose_highest_scores_are_labelled_is_told_to_set_alike_and_nev
         place = t * 7919 % 4000 / 500 - 4.0
         coverage.issue(t + 1, place)
         if place > 3.0:
-            coverage.label(t + 1, place)
+            coverage.label(t + 1, place, 0)
             ages.observe(DAY_MS, int(t % 3 == 0))
         else:
             ages.expire()

@@ -62,6 +62,9 @@ def test_a_map_is_that_of_now_or_of_then_and_stays_as_it_is_while_it_is_frozen(
     assert "no stream" in shown(w, "map", "s", "--at", "1970-01-01T00:00:01Z").stderr
 
     assert shown(w, "freeze", "s", "--reason", "year's end").returncode == 0
+    until_restart = shown(w, "map", "s", "--as", "json")
+    assert "workers run other streams than the streams file has" in until_restart.stderr
+    assert not orjson.loads(until_restart.stdout)["maps"][0]["frozen"]
     third = events(4_000_000, 200, times=10.0)
     w.send(third)
     with w.worker() as worker:

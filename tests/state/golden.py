@@ -138,7 +138,7 @@ def _coverage() -> Coverage:
     for born in range(300, 900, 2):
         made.issue(born, born / 300 - 2)
         if born % 10 == 0:
-            made.label(born - 40, born / 300 - 2)
+            made.label(born - 40, born / 300 - 2, 1_700_000_000_000 + born)
     return made
 
 

@@ -34,7 +34,7 @@ def judged(at: Floats, row: Iterable[int], day: Floats, place: Floats | None = N
         if when > at[-1]:
             break
         if label:
-            coverage.label(born[k], float(place[k]))
+            coverage.label(born[k], float(place[k]), 0)
         else:
             born[k] = applied
             coverage.issue(applied, float(place[k]))
@@ -163,7 +163,7 @@ def test_who_labels_the_highest_scores_makes_labelled_ones_unlike_all_and_who_dr
             for each, at in ((coverage, float(place[t])), (same, 0.5)):
                 each.issue(t + 1, at)
                 if chooses(t):
-                    each.label(t + 1, at)
+                    each.label(t + 1, at, 0)
         assert not same.unlike, "scores that are all the same tell nothing"
         found.append(coverage.unlike)
     assert found == [True, False, False, False]
@@ -196,17 +196,17 @@ def test_a_cell_never_has_more_labels_than_forecasts() -> None:
     coverage = Coverage()
     for born in range(1, 201):
         coverage.issue(born, 0.0)
-        coverage.label(born, 0.0)
-        coverage.label(born, 0.0)
+        coverage.label(born, 0.0, 0)
+        coverage.label(born, 0.0, 0)
     assert coverage._labelled == coverage._issued
     assert coverage.share <= 1.0
 
 
 def test_a_label_of_a_forecast_that_is_not_counted_is_ignored() -> None:
     coverage = Coverage()
-    coverage.label(5, 0.0)
+    coverage.label(5, 0.0, 0)
     coverage.issue(10, 0.0)
-    coverage.label(5, 0.0)
+    coverage.label(5, 0.0, 0)
     assert (coverage.labels, coverage._labelled) == (0, [0])
 
 
@@ -216,7 +216,7 @@ def test_of_two_partitions_the_share_is_of_the_labels_of_both_and_doubt_remains(
         for each, every in (few, 10), (full, 1):
             each.issue(born, 0.0)
             if born % every == 0:
-                each.label(born, 0.0)
+                each.label(born, 0.0, 0)
     both = few + full
     assert both.uncovered
     assert both.labels == few.labels + full.labels
@@ -238,6 +238,8 @@ class Stream:
         self.worker = Worker(self.policies, Table())
         self.stream, self.next = stream, [0, 0]
         self.answers: list[Calibrated] = []
+        #: What effects said of whether raw scores are served from now on, and the number of the forecast.
+        self.changes: list[tuple[int, bool]] = []
 
     def play(self, n: int, every: int, y: float = 1.0, raw: float = 0.2) -> None:
         """Issue so many forecasts, of which every so manyth is labelled at once."""
@@ -250,7 +252,9 @@ class Stream:
                 self.next[1] += 1
 
     def _fold(self, event: Event) -> None:
-        made: list[Output] = self.worker.fold(event).outputs
+        effects = self.worker.fold(event)
+        self.changes += [(self.next[0], begins) for begins in effects.withheld.values()]
+        made: list[Output] = effects.outputs
         self.answers += [each for each in made if isinstance(each, Calibrated)]
 
     @property
@@ -272,6 +276,20 @@ def test_the_raw_forecast_is_served_while_most_have_no_label_and_the_calibrator_
     now = few.answers[-1].p
     assert isinstance(now, float)
     assert now > 0.9, "what was learnt meanwhile is served"
+
+
+def test_it_is_told_when_a_stream_that_was_served_is_withheld_and_when_that_ends() -> None:
+    stream = Stream(HASTY)
+    stream.play(600, every=10)
+    stream.play(1000, every=1)
+    assert not stream.changes, "it had never been served"
+    stream.play(1500, every=10)
+    stream.play(1500, every=1)
+    (began, begins), (ended, again) = stream.changes
+    assert (begins, again) == (True, False)
+    assert 1600 < began < 3100 < ended
+    coverage = kinds.COVERAGE.decode(stream.worker.table[kinds.COVERAGE.key("s")])
+    assert coverage.since_ms == 1000 + ended - 1
 
 
 @pytest.mark.parametrize(

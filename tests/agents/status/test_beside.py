@@ -1,9 +1,11 @@
 """What the page of ``trueup run`` shows of the stages beside the worker."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from prometheus_client import ProcessCollector
 
 from agents.server import Server
 from agents.status.beside import Beside
@@ -41,6 +43,7 @@ def intake(settings: Settings) -> Iterator[Server]:
     gauges = IntakeGauges("1", ["scores"], lambda: lag)
     gauges.mapped("scores", "sent", "", 1200)
     gauges.mapped("scores", "dead", "probability", 3)
+    ProcessCollector(registry=gauges.registry)
     why = "no <partition> is read"
     server = Server("127.0.0.1", 0, gauges.exposition, lambda: True, lambda: why, None, settings.access)
     server.start()
@@ -82,10 +85,13 @@ def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
     assert "intake is not ready: no &lt;partition&gt; is read" in page
     assert "scores.v3, scores.v4" in page
     assert "1,200 sent" in page
+    since = datetime.fromtimestamp(found["intake"]["since"], UTC)
+    assert since <= datetime.now(UTC)
+    assert f"intake, {since:%Y-%m-%d %H:%M} UTC" in page
 
 
 def test_a_stage_that_does_not_answer_is_said_to(settings: Settings, router: Server) -> None:
     port = router.port
     router.close()
     (found,) = Beside(settings, {"router": port}).read()
-    assert found == {"stage": "router", "port": port, "unready": "it does not answer", "inputs": []}
+    assert found == {"stage": "router", "port": port, "unready": "it does not answer", "since": None, "inputs": []}

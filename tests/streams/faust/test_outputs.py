@@ -73,7 +73,7 @@ def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks
     whole, again = Sender(), Sender()
     whole.send(answer(1), answer(2))
     missed, looks_like_it = whole.producer.rows("my-c")
-    heard = Heard()
+    heard = Heard(("my-f", "my-o"))
     heard.said["calibrated"].append((looks_like_it.key, looks_like_it.value))  # a forecast that was answered before
     heard.ends["calibrated"] = 8
     assert heard.offsets == [7, None, None]
@@ -90,7 +90,7 @@ def test_what_another_kind_of_machine_has_said_stands(*, avro: bool) -> None:
     settings = replace(SETTINGS, registry=registry, output_format="avro", schema_ids=IDS) if avro else SETTINGS
     there, again = Sender(settings), Sender(settings)
     there.send(answer(1)._replace(p=0.45000000000000007), answer(2), joined(3)._replace(p=0.4000000000000001))
-    heard = Heard()
+    heard = Heard(("my-f", "my-o"))
     for label, topic in (("calibrated", "my-c"), ("resolved", "my-r")):
         heard.said[label] += [(row.key, row.value) for row in there.producer.rows(topic)]
     again.send(answer(1), answer(2), answer(3), joined(3), heard=heard)

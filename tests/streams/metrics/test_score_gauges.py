@@ -153,7 +153,7 @@ def few_labels() -> Coverage:
     for born in range(1, 1001):
         made.issue(born, 0.0)
         if born % 10 == 0:
-            made.label(born, 0.0)
+            made.label(born, 0.0, 0)
     return made
 
 

@@ -102,6 +102,19 @@ def test_the_worst_segment_is_first_and_small_ones_are_not_it() -> None:
     assert sum(band["n"] for band in worst["calibrated"]["bands"]) == 3000
 
 
+def test_where_raw_scores_were_right_and_served_ones_were_not_is_said_before_a_segment_is_off() -> None:
+    dictionary, scores = Dictionary(("channel",)), dict[int, SegmentScores]()
+    for value, served in (("app", 0.03), ("web", 0.05)):
+        (slot,) = dictionary.groups((value,))
+        for i in range(700):
+            scores.setdefault(slot, SegmentScores()).observe(0.048, served, float(i % 18 == 0))
+    described = segments.describe([(dictionary, scores)])
+    assert described["off"] == 0, "chance may do so once in 1,000 streams"
+    said = segments.nearer(described)
+    assert said.startswith(" Raw scores were nearer than served ones in channel = app (0.048 raw, 0.03 served, 0.05")
+    assert "web" not in said
+
+
 def lately(windows: list[tuple[str, float]], n: int = 400) -> SegmentRows:
     """Return the rows of one name: in each window of the stream n events of a value whose chance is off by so much."""
     rng, dictionary, scores = random.Random(8), Dictionary(("country",)), dict[int, SegmentScores]()

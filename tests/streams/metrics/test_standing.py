@@ -60,6 +60,17 @@ def test_a_stream_that_is_off_says_since_when_and_how_bad() -> None:
     assert shape["words"].startswith("Right on average, and off at some scores")
 
 
+def test_raw_scores_that_are_served_again_are_said_before_all_they_bring_about() -> None:
+    moved = course(20, lambda _: 0.1, lambda day: 0.1 if day < 14 else 0.25)
+    withheld = {"partitions": {"unlabelled": [2]}, "of": 4, "since_ms": at(13)}
+    told = standing.state(described(sounds=True, withheld=withheld), moved, at(20))
+    assert (told["state"], told["since_ms"]) == ("withheld", at(13))
+    assert told["words"] == "Raw scores are served in 1 of 4 partitions: most forecasts get no label."
+    young = course(2, lambda _: 0.1, lambda _: 0.1)
+    told = standing.state(described(warm=1, why="unlabelled", withheld=withheld), young, at(2))
+    assert told["state"] == "warming up"
+
+
 def test_a_segment_that_is_off_makes_its_stream_off() -> None:
     worst = {"segment": "country", "value": "FR", "served": 0.1, "observed": 0.2, "events": 900, "sounds": True}
     segments = {"recently_off": 1, "scored": 4, "recent": [worst], "of": "probability"}
