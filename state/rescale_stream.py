@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from state import kinds, ledger, rescale_parts
 from state.forecasts import PROBABILITY, PROBS
+from state.kind import SLOT, kind_of
 from state.kind import Moves as Kept
-from state.kind import kind_of
 from state.ledger import Row
 from state.policy import scored_of
 from state.rescale_parts import Event, Here, Learning, Moves, Rows, divided_versions, layout_in, recorded, summed, usual
@@ -374,7 +374,7 @@ class Divided:
     def _at_home(self, old: int, key: bytes) -> bytes:
         """Return the key in the home of a summed row: slots differ between partitions."""
         kind = kind_of(key)
-        if kind not in (kinds.BAND_COUNTS, kinds.WEIGHTED):
+        if SLOT not in kind.parts:
             return key
         *of, layout, slot = kind.of(key)
         slots = self._here[self._home].slots.get((layout, old))
