@@ -111,7 +111,7 @@ class Divided:
             elif key[:1] == kinds.SEGMENT.letter:
                 self._segments[(old, *kinds.SEGMENT.of(key)[1:])] = kinds.SEGMENT.decode(row)
 
-    # What a partition begins with.
+    # The calibrators and slots with which a new partition begins.
 
     def _choose(self, new: int, here: Here) -> None:
         layouts = {config: layout_in(next(iter(served.values())).recipe) for config, served in self._served.items()}
@@ -300,7 +300,7 @@ class Divided:
                 made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
 
     def _resume_vectors(self) -> None:
-        """Do what `_resume` does for classes and numbers, for each configuration."""
+        """Let the home continue the scores of classes and numbers, of each configuration; see `_resume`."""
         for _, key, stored in self._old(kinds.VECTORS.letter):
             self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
         left: dict[str, VectorHistory] = {}
