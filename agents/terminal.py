@@ -39,7 +39,7 @@ class Shown:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Return the stream below one that is `Shown`, for whoever spells out the text and writes sequences of its own."""
+    """Return the stream below a `Shown`, for a caller that applies `shown` to text and writes sequences of its own."""
     return stream.stream if isinstance(stream, Shown) else stream
 
 

@@ -139,7 +139,7 @@ class Topology:
         return (forecasts, outcomes), journal
 
     async def forgo(self, partition: int, journal: Journal) -> None:
-        """Skip the journal entries since the last checkpoint."""
+        """Skip these entries, whose records were deleted; their answers stand, unlearnt."""
         await self.processor.forgo(partition, journal)
 
     async def checkpoint(self) -> None:

@@ -87,7 +87,7 @@ class Wanted:
     last_ms: int | None = None
 
     def takes(self, letter: Letter, now: int) -> bool:
-        """Whether a letter is one of them."""
+        """Whether a letter is wanted; ``now``: ms since 1970."""
         return (
             self.reason in (None, letter.reason)
             and self.topic in (None, letter.topic)

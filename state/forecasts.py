@@ -102,7 +102,7 @@ class Probs(Classwise):
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A normal law.
+    """A normal distribution.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A law given by some of its quantiles.
+    """A distribution given by some of its quantiles.
 
     Notes
     -----

@@ -1,8 +1,8 @@
 """A kind of row, declared once.
 
 The declaration has the parts of the row's key, its contents, its version, what a rescale does with it, and what readers
-see. Everything else follows from it: keys, rows and their checks, rescaling, what metrics and ``trueup streams show``
-read, and the table in docs/reference/state.md.
+see. From it follow keys, rows and their checks, what metrics and ``trueup streams show`` read, and the table in
+docs/reference/state.md; rescaling too, but for `Moves.DIVIDED`, which needs code in `state.rescale_stream`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,12 @@ class Moves(Enum):
     """What a rescale does with a row.
 
     DIVIDED is by events: events that still have a row count in their new partition, all others in their stream's home,
-    which is one of the new partitions. `state.rescale` has the details.
+    which is one of the new partitions. Each such kind has its code in `state.rescale_stream`.
+
+    After a SUM, revisions come to the partitions of their events, and what they replace is at the home. So only the sum
+    over all partitions means something. Slots follow the home's names: such a key ends with its layout and slot.
+
+    TAUGHT: the configuration stands second in the key, and the row goes where that calibrator goes.
     """
 
     EVENT = "goes with its event"
@@ -128,6 +133,10 @@ class Kind(Generic[T]):
         self._versions = {form.type: version for version, form in self.forms.items()}
         if self.letter in KINDS:
             raise ValueError(f"two kinds of rows have the letter {letter}")
+        if moves is Moves.TAUGHT and key[:2] != (STREAM, CONFIG):
+            raise ValueError(f"{name}: rows that a calibrator taught have stream and configuration first in their keys")
+        if SLOT in key and moves in (Moves.SUM, Moves.SHARED) and (key[-1] != SLOT or key[-2].name != LAYOUT.name):
+            raise ValueError(f"{name}: rows that are added up have layout and slot last in their keys")
         KINDS[self.letter] = self
 
     @property

@@ -8,7 +8,7 @@ from state.service import Service
 
 
 class Observer(Protocol):
-    """It is told what becomes of events, and changes nothing. ``now_ms`` is stream time."""
+    """An observer is told what becomes of events. It changes nothing that is served. ``now_ms`` is stream time."""
 
     def opened(self, service: Service) -> None:
         """A service was made."""

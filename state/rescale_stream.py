@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from state import kinds, ledger, rescale_parts
 from state.forecasts import PROBABILITY, PROBS
+from state.kind import SLOT, kind_of
 from state.kind import Moves as Kept
-from state.kind import kind_of
 from state.ledger import Row
 from state.policy import scored_of
 from state.rescale_parts import Event, Here, Learning, Moves, Rows, divided_versions, layout_in, recorded, summed, usual
@@ -111,7 +111,7 @@ class Divided:
             elif key[:1] == kinds.SEGMENT.letter:
                 self._segments[(old, *kinds.SEGMENT.of(key)[1:])] = kinds.SEGMENT.decode(row)
 
-    # What a partition begins with.
+    # The calibrators and slots with which a new partition begins.
 
     def _choose(self, new: int, here: Here) -> None:
         layouts = {config: layout_in(next(iter(served.values())).recipe) for config, served in self._served.items()}
@@ -300,7 +300,7 @@ class Divided:
                 made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
 
     def _resume_vectors(self) -> None:
-        """Do what `_resume` does for classes and numbers, for each configuration."""
+        """Let the home continue the scores of classes and numbers, of each configuration; see `_resume`."""
         for _, key, stored in self._old(kinds.VECTORS.letter):
             self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
         left: dict[str, VectorHistory] = {}
@@ -374,7 +374,7 @@ class Divided:
     def _at_home(self, old: int, key: bytes) -> bytes:
         """Return the key in the home of a summed row: slots differ between partitions."""
         kind = kind_of(key)
-        if kind not in (kinds.BAND_COUNTS, kinds.WEIGHTED):
+        if SLOT not in kind.parts:
             return key
         *of, layout, slot = kind.of(key)
         slots = self._here[self._home].slots.get((layout, old))

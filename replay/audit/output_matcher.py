@@ -1,7 +1,7 @@
 """Compares the records of an output topic with those derived from the inputs.
 
-Outputs are in the order of the fold. A crash repeats some of them byte for byte, anywhere after the first. So a record
-is the next derived one, a copy of an earlier one, or a difference.
+Outputs are in the order of the fold. A crash may repeat some of them, byte for byte, at any later place. So a record is
+the next derived one, a copy of an earlier one, or a difference.
 """
 
 from collections import deque

@@ -55,12 +55,12 @@ def prefix_of(router: int, label: int, partition: int) -> bytes:
 
 
 def copies(router: int) -> bytes:
-    """Return the key prefix of entries of what a router's partition sent last: copies may follow."""
+    """Return the key prefix of entries of a router's partition's last records, of which copies may follow."""
     return _OF.pack(b"C", router)
 
 
 def outcome_name(event_id: str, stream: str, number: int) -> str:
-    """Return the name of an outcome."""
+    """Return the name under which an outcome that was sent is compared with one that is derived."""
     return f"{event_id}\0{stream}\0{number}"
 
 

@@ -39,7 +39,7 @@ class Column:
         return self.cells if isinstance(self.cells, list) else [str(cell) for cell in self.cells]
 
     def present(self) -> list[str]:
-        """Return cells without blanks around them; what means nothing is empty."""
+        """Return the cells as text, without blanks around it; text in `MISSING` becomes empty."""
         stripped = (cell.strip() for cell in self.texts)
         return ["" if cell in MISSING else cell for cell in stripped]
 

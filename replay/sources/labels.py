@@ -14,7 +14,7 @@ from replay.sources.column import MISSING
 _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
-    # As spreadsheets and people write them elsewhere.
+    # The same in other languages.
     **dict.fromkeys(("falsch", "faux", "falso", "onwaar", "fałsz", "ложь"), 0),
     **dict.fromkeys(("wahr", "vrai", "verdadero", "verdadeiro", "vero", "waar", "prawda", "истина"), 1),
     **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет"), 0),

@@ -25,12 +25,12 @@ class SourceRecord(NamedTuple):
     topic: int
     #: In its topic and partition, increasing; in a file, the number of the record, from 0.
     offset: int
-    #: As they stand there.
+    #: Their bytes in the topic or the file.
     key: bytes | None
     value: bytes | None
-    #: Why it cannot be used (`streams.records.decoding.REASONS`), where that is known before decoding; else None.
+    #: Why it is refused (`streams.records.decoding.REASONS`), if that is known before it is decoded; else None.
     reason: str | None = None
-    #: As they stand there; a file has none.
+    #: Those of the topic; a file has none.
     headers: Headers = ()
 
 

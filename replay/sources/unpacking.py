@@ -156,7 +156,7 @@ def _member(path: Path, stored: IO[bytes]) -> IO[bytes]:
 
 
 class _Joined(io.RawIOBase):
-    """What the parts of a folder hold, each of which begins on a line of its own. `tell` is of what is stored."""
+    """The text of a folder's files, one after another, each from a new line on; `tell` counts bytes as stored."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._left, self._stack = paths[::-1], ExitStack()

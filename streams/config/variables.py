@@ -89,7 +89,7 @@ def read(of: type[T], environment: Mapping[str, str]) -> T:
 
 
 def _secret(name: str, path: Path) -> Secret:
-    """Return the one line of a file, without its end."""
+    """Return the secret that a file holds as its only line; raises ValueError if it is not one line."""
     secret = Secret(text_of(name, path, _SECRET_BYTES).rstrip("\r\n"))
     if not secret or "\n" in secret:
         raise ValueError(f"{name}={path} must hold one line, the secret")

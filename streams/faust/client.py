@@ -128,8 +128,8 @@ class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships n
 class Client(ListeningClient):
     """A client with short attempts; make one with `hasten`."""
 
-    #: Longest wait for the members of the group, s. Other requests are answered within ``_request_timeout_ms``, or the
-    #: broker counts as silent.
+    #: How long a request may take whose answer waits for all members of the group, s. All others may take
+    #: ``_request_timeout_ms``; then the broker counts as silent.
     patience: float
     #: Silent brokers, each with the task that probes it.
     silent: dict[int, asyncio.Task[None]]

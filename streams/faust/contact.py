@@ -59,7 +59,7 @@ class Contact:
         while True:
             now = monotonic()
             if now - looked > SLOW and self._since is not None:
-                self._since = now  # this process was stopped, not Kafka
+                self._since = now  # this process stood still, which says nothing of Kafka
             looked, silence = now, self.silence
             if not self.lost and silence >= SECONDS - EARLY:
                 began = now - silence

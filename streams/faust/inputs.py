@@ -36,7 +36,7 @@ class Inputs(Protocol):
         """Shut all others out of a partition's changelog."""
 
     def claimed(self, partition: int) -> bool:
-        """Whether a partition is claimed since it was assigned last."""
+        """Whether a partition has been claimed since its last assignment."""
 
     async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
         """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""

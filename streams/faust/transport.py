@@ -278,7 +278,7 @@ class BatchConsumer(Buffering):
         revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:
             for partition, said in partitions.items():
-                if not self.inputs.claimed(partition):  # a recovery that a rebalance has overtaken
+                if not self.inputs.claimed(partition):  # a rebalance came while it was restored
                     raise RebalanceAgain
                 try:
                     taken_up[partition] = await self.inputs.applied(partition, said)

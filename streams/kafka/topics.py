@@ -46,7 +46,7 @@ class Topic:
     batch_bytes: int
     #: The setting that this follows from.
     setting: str = "TRUEUP_BATCH_BYTES"
-    #: How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
+    #: Largest value that its setting `AHEAD` may have, ms; None for topics that workers write.
     ahead_ms: int | None = None
 
 

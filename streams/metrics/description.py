@@ -160,7 +160,7 @@ def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
     present = serving(found, stream, policy)
     held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # The first version of the model counts, because later ones begin with its map.
+    # Last, and so kept in `first`, is the calibrator that was warm first: later versions begin with its map.
     held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
     first = {n: each for (n, _), each in held}
     vectors_of = found.of(kinds.VECTORS, stream).items()

@@ -1,8 +1,7 @@
-"""Outputs in Avro, behind the byte 0 and their schema's id; runs once an event, and is compiled.
+"""Writes outputs in Avro: the byte 0, the id of the schema, the record. It runs once an event, and is compiled.
 
-What is written is always the JSON record in other bytes: `datum` says how. The usual record, of one probability, is put
-together here, since fastavro takes 25 times as long for it; all others are written by fastavro. Tests hold both to the
-same bytes.
+The record has the fields of the JSON record, see `datum`. That of one probability, the usual one, is packed here,
+because fastavro takes 25 times as long; fastavro writes all others. Tests hold both to the same bytes.
 """
 
 import io

@@ -183,7 +183,7 @@ def _check(schema: Any, named: Mapping[str, Any]) -> None:  # noqa: ANN401 - fas
 
 
 def _measured(schema: Any, named: Mapping[str, Any], known: dict[str, tuple[float, bool]]) -> tuple[float, bool]:  # noqa: ANN401 - as above
-    """Return how many levels of objects and lists a value may nest, and whether it takes no bytes."""
+    """Return how deep objects and lists nest in a schema's values at most, and whether these take no bytes."""
     if isinstance(schema, str):
         return (0, schema == "null") if schema in _PRIMITIVES else _measured(named[schema], named, known)
     if isinstance(schema, list):  # a byte at least says which of them a value is of

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from state import kinds
-from state.kind import KINDS, PLAIN, Kind, Moves
+from state.kind import CONFIG, KINDS, LAYOUT, PLAIN, SLOT, STREAM, Kind, Moves, Part
 from state.policy import Challenger, Policy
 from tests.state.histories import ROOT
 
@@ -54,4 +54,19 @@ def test_two_kinds_cannot_have_one_letter() -> None:
     before = dict(KINDS)
     with pytest.raises(ValueError, match="two kinds of rows have the letter L"):
         Kind("L", "another", (), {1: PLAIN}, Moves.LEFT, "")
+    assert before == KINDS
+
+
+@pytest.mark.parametrize(
+    ("moves", "key", "why"),
+    [
+        (Moves.TAUGHT, (STREAM,), "the toys: rows that a calibrator taught have stream and configuration first"),
+        (Moves.SUM, (STREAM, SLOT), "the toys: rows that are added up have layout and slot last"),
+        (Moves.SHARED, (STREAM, LAYOUT, SLOT, CONFIG), "the toys: rows that are added up have layout and slot last"),
+    ],
+)
+def test_a_key_that_a_rescale_could_not_read_is_refused(moves: Moves, key: tuple[Part, ...], why: str) -> None:
+    before = dict(KINDS)
+    with pytest.raises(ValueError, match=why):
+        Kind("0", "the toys", key, {1: PLAIN}, moves, "")
     assert before == KINDS
