@@ -128,7 +128,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             taken.read = guard(
                 self._consumer, topics_read, lambda _: settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
             )
-            self._rest = Rest(self._consumer._fetcher, settings.latency_ms / 1000, topics_read)  # noqa: SLF001 - it has no hook
+            self._rest = Rest(self._consumer, settings.latency_ms / 1000, topics_read)
             await taken.know(self._sender.producer.client)
             self._consumer.subscribe(topics_read, listener=self)
             looked = monotonic()

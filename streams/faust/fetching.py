@@ -121,7 +121,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         inputs = cast("BatchConsumer", self.consumer).inputs
         consumer = self._ensure_consumer()
         guard(consumer, inputs.sources, inputs.settings.unpacks, inputs.skipped)
-        self._rest = Rest(consumer._fetcher, inputs.settings.latency_ms / 1000, inputs.sources)  # noqa: SLF001 - it has no hook
+        self._rest = Rest(consumer, inputs.settings.latency_ms / 1000, inputs.sources)
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer, whatever it waits for. Faust alone would wait for ever for a cancelled consumer."""
@@ -221,10 +221,11 @@ class Rest:
     ``topics``: topics whose records are folded in turns. Restoring rows does not pause.
     """
 
-    def __init__(self, fetcher: Fetcher, seconds: float, topics: Iterable[str]) -> None:
+    def __init__(self, consumer: aiokafka.AIOKafkaConsumer, seconds: float, topics: Iterable[str]) -> None:
+        fetcher: Fetcher = consumer._fetcher  # noqa: SLF001 - it has no hook
         self._fetcher, self._seconds, self._topics = fetcher, seconds, frozenset(topics)
         self._awake = asyncio.Event()
-        self._fetch = fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
+        self._fetch = fetcher._proc_fetch_request  # noqa: SLF001 - as above
         fetcher._proc_fetch_request = self._fetched  # noqa: SLF001 - as above
 
     def end(self) -> None:

@@ -84,7 +84,7 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_the
         return True
 
     fetcher = SimpleNamespace(_proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records)
-    rest = Rest(cast("Any", fetcher), 60.0, (F, O))
+    rest = Rest(cast("Any", SimpleNamespace(_fetcher=fetcher)), 60.0, (F, O))
 
     async def scenario() -> None:
         fetching = asyncio.create_task(fetcher._proc_fetch_request("assignment", 0, "request"))
@@ -116,7 +116,7 @@ def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once
             return True
 
         fetcher._proc_fetch_request = fetch
-        rest = Rest(fetcher, 60.0, (F, O))
+        rest = Rest(SimpleNamespace(_fetcher=fetcher), 60.0, (F, O))
         subscriptions.assign_from_user({F0})
         subscriptions.subscription.assignment.state_value(F0).reset_to(0)
         for _ in range(200):  # no time passes
