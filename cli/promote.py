@@ -243,6 +243,6 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     )
     if promotion.champion.interval:
         say(
-            "its intervals begin with no evidence: they are wide until outcomes of scores that it serves have come. A "
-            "rollback has those of the old champion again"
+            "its intervals know only outcomes of scores that it served itself: they are wide until enough of them have "
+            f"come. Those of {promotion.champion.calibrator} are kept"
         )
