@@ -34,7 +34,8 @@ _OTHERS: Final = ("batch", "skipped", "parked_label")
 _STAYS: Final = {
     "erased": "its event was erased, and would be answered once its name has left",
     "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; give it an "
-    "event_id of its own, or a `scope`. Where its source does that by now, 'trueup letters send --reason conflict' sends it",
+    "event_id of its own, or a `scope`. Where its source does that by now, 'trueup letters send --reason conflict' "
+    "sends it",
 }
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300

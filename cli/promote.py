@@ -238,7 +238,7 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     say(f"written down in {audit}")
     say(
         f'restart the workers: then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
-        f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is the "
+        f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is a "
         "challenger; until then nothing changes"
     )
     if promotion.champion.interval:
