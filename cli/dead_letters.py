@@ -33,8 +33,9 @@ _OTHERS: Final = ("batch", "skipped", "parked_label")
 #: Reasons that hold again for what is sent again, and what to do.
 _STAYS: Final = {
     "erased": "its event was erased, and would be answered once its name has left",
-    "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; send it with an "
-    "event_id of its own, or name a `scope`",
+    "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; give it an "
+    "event_id of its own, or a `scope`. Where its source does that by now, 'trueup letters send --reason conflict' "
+    "sends it",
 }
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300
@@ -171,7 +172,7 @@ def send(
         if letter.reason in _OTHERS:
             left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
             continue
-        if letter.reason in _STAYS:
+        if letter.reason in _STAYS and (letter.reason == "erased" or wanted.reason != letter.reason):
             left[place] = f"{letter.reason}: {_STAYS[letter.reason]}"
             continue
         if record is None:

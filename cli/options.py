@@ -88,17 +88,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with the usage and a message."""
         given = re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message)
-        super().error(f"{message}{meant(given[1]) if given else ''}")
+        super().error(f"{message}{meant(given[1], self.prog) if given else ''}")
 
 
-def meant(word: str) -> str:
-    """Return a question whether a command was meant, at the end of a message; empty if none is similar."""
+def meant(word: str, group: str) -> str:
+    """Return a question whether a command was meant, first one of a group, at the end of a message; else nothing."""
     from cli import main  # noqa: PLC0415 - it imports this
 
-    known = [name for name, _ in commands(main.parser())]
+    known = [f"trueup {name}" for name, _ in commands(main.parser())]
+    known.sort(key=lambda each: each.startswith(f"{group} "), reverse=True)
     last = {each.rpartition(" ")[2]: each for each in known[::-1]}
     near = get_close_matches(word, last, n=1)
-    return f"; did you mean 'trueup {last[near[0]]}'?" if near else ""
+    return f"; did you mean '{last[near[0]]}'?" if near else ""
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

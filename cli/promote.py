@@ -238,11 +238,11 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     say(f"written down in {audit}")
     say(
         f'restart the workers: then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
-        f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is the "
+        f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is a "
         "challenger; until then nothing changes"
     )
     if promotion.champion.interval:
         say(
-            "its intervals begin with no evidence: they are wide until outcomes of scores that it serves have come. A "
-            "rollback has those of the old champion again"
+            "its intervals know only outcomes of scores that it served itself: they are wide until enough of them have "
+            f"come. Those of {promotion.champion.calibrator} are kept"
         )

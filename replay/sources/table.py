@@ -342,7 +342,7 @@ def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str,
         return [f"--label-time holds days: {early.sum():,} labels of their score's day were taken as known with it."]
     at = int(np.argmax(wrong))
     when = quoted(found["--time"].cells[at])
-    others = int(early.sum()) - 1
+    others = int(wrong.sum()) - 1
     more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""
     swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
     raise found["--label-time"].wrong(

@@ -1,5 +1,6 @@
 """The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
 
+import re
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -68,9 +69,10 @@ def covered(settings: Settings) -> dict[str, str]:
     found: dict[str, str] = {}
     before: list[str] = []
     for pattern, _ in settings.policies.patterns:
-        # Matched as text it stands for all its streams: only a * matches wildcards of it.
-        by = [each for each in before if not ({*"?["} & {*each} and {*"*?["} & {*pattern})]
-        if (first := next((each for each in by if fnmatchcase(pattern, each)), None)) is not None:
+        # Matched as text it stands for all its streams: only a * matches wildcards of it, a [set] among them as one.
+        text = re.sub(r"\[!?\]?[^]]*\]", "?", pattern)
+        by = [each for each in before if not ({*"?["} & {*each} and {*"*?"} & {*text})]
+        if (first := next((each for each in by if fnmatchcase(text, each)), None)) is not None:
             found[pattern] = first
         before.append(pattern)
     return found

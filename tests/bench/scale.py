@@ -2,7 +2,7 @@
 
 ``python -m tests.bench.scale [--events E] [--workers N ...] [--share S] [--partitions P] [--forecasts F]``
 
-Three drains by one worker give what an event, a turn, and a partition in a turn cost the worker and the broker; the
+Four drains by one worker give what an event, a turn, and a partition in a turn cost the worker and the broker; the
 broker's files give the bytes of an event. From this follow the events/s of N workers that share P partitions, as
 processor time is what ends first. For the check each worker has a network of its own, as `ip netns` makes it, and a
 share of a core, by a cgroup. Where either is not permitted the command says so, and goes on without it.

@@ -1,8 +1,14 @@
 """Letters and the records that they are of; `tests/e2e/test_letters.py` has a real broker."""
 
+from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
-from cli.dead_letters import _now, read_letter
+import orjson
+import pytest
+
+from cli import dead_letters
+from cli.dead_letters import Wanted, _now, read_letter
 from cli.try_source import Trial
 from state.events import Rejected
 from state.fence import FORECASTS
@@ -43,3 +49,24 @@ def test_what_conflicts_is_not_said_to_be_usable_as_it_is() -> None:
     said = _now(Trial(Settings.from_env({})), letter)
     assert "conflicts again" in said
     assert "scope" in said
+
+
+@pytest.mark.parametrize(("reason", "left"), [(None, ["forecasts/1@3"]), ("conflict", [])])
+def test_what_conflicts_is_sent_again_only_where_its_reason_is_named(
+    reason: str | None, left: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = Rejected(3, b"s", b'{"event_id": "a", "stream": "s", "p": 0.5}', FORECASTS, "conflict")
+    letter = read_letter(SimpleNamespace(timestamp=5, value=encode_letter(of, "forecasts", 1, Limits())))
+
+    async def letters(*_: Any) -> Any:
+        return Counter(), [letter]
+
+    async def originals(*_: Any) -> Any:
+        return {}, set()
+
+    monkeypatch.setattr(dead_letters, "_letters", letters)
+    monkeypatch.setattr(dead_letters, "_originals", originals)
+    settings = Settings.from_env({})
+    status = dead_letters.send(settings, Wanted(reason=reason), dry_run=True, json_output=True)
+    assert status == len(left)
+    assert list(orjson.loads(capsys.readouterr().out)["left"]) == left

@@ -56,6 +56,7 @@ class Called:
         ("init", "did you mean 'trueup streams init'?"),
         ("demo", "did you mean 'trueup dev demo'?"),
         ("streams shwo", "did you mean 'trueup streams show'?"),
+        ("config chek", "did you mean 'trueup config check'?"),
         ("xyzzy", "'dev')\n"),
         ("replay --labell y", "trueup replay: error: unrecognized arguments: --labell y"),
     ],

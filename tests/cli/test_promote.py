@@ -252,13 +252,16 @@ def test_promotions_follow_each_other_in_the_audit(file: Path, trueup: Trueup) -
 
 
 @pytest.mark.parametrize("has", [False, True])
-def test_that_intervals_begin_anew_is_said_where_there_are_any(
+def test_of_what_intervals_are_is_said_where_there_are_any(
     file: Path,
     trueup: Trueup,
     has: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     file.write_text(f'[streams."fraud-*"]\nshadow = ["platt"]\n{"interval = 0.9" if has else ""}\n')
-    assert ("intervals begin with no evidence" in trueup("streams promote fraud-eu platt").out) == has
+    for command in ("promote fraud-eu platt", "rollback"):  # the old champion served before: its intervals are kept
+        assert (
+            "intervals know only outcomes of scores that it served itself" in trueup(f"streams {command}").out
+        ) == has
 
 
 def test_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:

@@ -133,6 +133,8 @@ def test_a_source_of_what_trueup_writes_is_refused(topic: str, plan: Path, trueu
         ("a?", "a*", False),
         ("a????", "a[bc]", False),
         ("a", "*", False),
+        ("*b*", "[ab]*", False),
+        ("*", "[]a]?", True),
     ],
 )
 def test_a_pattern_that_never_applies_is_noted(

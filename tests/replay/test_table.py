@@ -403,6 +403,9 @@ def test_labels_before_their_score_are_refused_but_for_days(tmp_path: Path) -> N
     first, later = ".5,1,2026-01-02 10:00,2026-01-02 09:30", ".5,1,2026-01-02 10:00,2026-01-01 10:00"
     with pytest.raises(TableError, match=r"row 2 holds '2026-01-02 09:30'.*, and 1 other label is early, too"):
         records(table(tmp_path, f"p,fraud,at,known\n{first}\n{later}\n", DATED), OUTCOMES)
+    same_day, before = ".5,1,2026-01-02 10:00,2026-01-02", ".5,1,2026-01-02 10:00,2026-01-01"
+    with pytest.raises(TableError, match=r"row 3 holds '2026-01-01', before its score's time '2026-01-02 10:00'; "):
+        records(table(tmp_path, f"p,fraud,at,known\n{same_day}\n{before}\n", DATED), OUTCOMES)
 
 
 def test_a_label_time_that_nobody_means_is_none(tmp_path: Path) -> None:
