@@ -119,7 +119,7 @@ class TwoSpeed(Calibrator):
     from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
     that comes too late to be right keeps no share.
 
-    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .1, and moves
+    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .01, and moves
     by what it had answered at issue.
 
     *Certainties.* Once a forecast of 0 has come true, or one of 1 has not, the maps read such forecasts as log-odds
