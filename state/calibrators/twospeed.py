@@ -243,6 +243,11 @@ class TwoSpeed(Calibrator):
             return new(Answer, (p, p, _RAW.pack(z, self._information, pooled)))
         return new(Answer, (p, p, _ISSUED.pack(z, self._information, pooled, u, f, v, r)))
 
+    def breaks(self) -> list[float]:
+        """Return the raw forecasts at which the isotonic regression bends."""
+        found = [(z - self._offset) / self._slope for z in self._steps.bends()]
+        return [1.0 / (1.0 + math.exp(-z)) for z in found if Z_CLIP < z < -Z_CLIP]
+
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""
         z, since, _ = _RAW.unpack_from(ticket)
