@@ -206,7 +206,8 @@ class Coverage:
             pairs = zip(self._means, other._means, strict=True)
             made._means = [(self.labels * one + other.labels * two) / made.labels for one, two in pairs]
         made.uncovered = self.uncovered or other.uncovered
-        made.since_ms = max(self.since_ms, other.since_ms)
+        since = [each.since_ms for each in (self, other) if each.uncovered]
+        made.since_ms = min(since, default=max(self.since_ms, other.since_ms))
         return made
 
     def encode(self) -> bytes:

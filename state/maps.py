@@ -90,15 +90,15 @@ def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Tab
     """Return points of a function within `TOLERANCE`.
 
     ``answer``: from [0, 1] to [0, 1].
-    ``breaks``: where it may jump, within (0, 1).
+    ``breaks``: where it may jump or bend, within (0, 1).
     """
     found = {p: answer(p) for p in _BASE}
     for p in breaks:
         before, after = math.nextafter(p, 0.0), math.nextafter(p, 1.0)
         y = answer(before), answer(p), answer(after)
-        if _near(y[0], y[2]) and _near(y[0], y[1]):
-            continue
-        found |= dict(zip((before, p, after), y, strict=True))
+        found[p] = y[1]
+        if not (_near(y[0], y[2]) and _near(y[0], y[1])):
+            found |= {before: y[0], after: y[2]}
     x = sorted(found)
     _refine(answer, found, list(pairwise(x)))
     return _thinned([(p, found[p]) for p in sorted(found)])

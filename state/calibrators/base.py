@@ -144,7 +144,7 @@ class Recalibrator(ABC):
         return None
 
     def breaks(self) -> Sequence[float]:
-        """Return the forecasts at which ``p`` may jump."""
+        """Return the forecasts at which ``p`` may jump or bend."""
         return ()
 
     def played(self) -> list[Point] | None:

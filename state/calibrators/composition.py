@@ -65,6 +65,10 @@ class Composition(Calibrator):
         self.back.revise(back, was, y)
         self.front.revise(front, was, y)
 
+    def breaks(self) -> Sequence[float]:
+        """Return those of the front; the others lie where it serves them."""
+        return self.front.breaks()
+
     def unserved(self, ticket: bytes) -> bytes:
         front, back = self._tickets(ticket)
         return _joined(self.front.unserved(front), self.back.unserved(back))

@@ -86,6 +86,12 @@ class Isotonic:
         left: float = self._values[i]
         return left + (x - i) * (self._values[i + 1] - left)
 
+    def bends(self) -> list[float]:
+        """Return the log-odds at which it bends."""
+        values = self._values
+        ends = [(max(i - 1, 0), min(i + 1, BINS - 1)) for i in range(BINS)]
+        return [LOW + (i + 0.5) * WIDTH for i, (left, right) in enumerate(ends) if values[left] != values[right]]
+
     def mixed(self, q: float, pooled: float) -> float:
         """Return the mixture of q and of what `at` said; q if that is 0."""
         w = self._guard.weight

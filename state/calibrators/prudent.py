@@ -101,6 +101,9 @@ class Prudent(Calibrator):
         _, draw, drawn = self._drawn.predict(p, x, key, groups)
         return new(Answer, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
 
+    def breaks(self) -> list[float]:
+        return self._map.breaks()
+
     def parts(self) -> tuple[TwoSpeed, BySegment | None]:
         """Return the map, and the corrections by segment that ``p`` uses; None while it uses none."""
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED

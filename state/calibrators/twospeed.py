@@ -119,7 +119,7 @@ class TwoSpeed(Calibrator):
     from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
     that comes too late to be right keeps no share.
 
-    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .1, and moves
+    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .01, and moves
     by what it had answered at issue.
 
     *Certainties.* Once a forecast of 0 has come true, or one of 1 has not, the maps read such forecasts as log-odds
@@ -242,6 +242,11 @@ class TwoSpeed(Calibrator):
         if self._information < SETTLED:
             return new(Answer, (p, p, _RAW.pack(z, self._information, pooled)))
         return new(Answer, (p, p, _ISSUED.pack(z, self._information, pooled, u, f, v, r)))
+
+    def breaks(self) -> list[float]:
+        """Return the raw forecasts at which the isotonic regression bends."""
+        found = [(z - self._offset) / self._slope for z in self._steps.bends()]
+        return [1.0 / (1.0 + math.exp(-z)) for z in found if Z_CLIP < z < -Z_CLIP]
 
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""

@@ -59,8 +59,8 @@ class PartitionSnapshot:
         """
         self.written = Fence.decode(changes.rows[kinds.FENCE.key()] or b"")
         gone = {key for key, row in changes.rows.items() if row is None and KINDS[key[:1]].shown}
-        for stream in {kind_of(key).stream(key) for key in gone}:
-            self.rows[stream] = {key: row for key, row in self.rows.get(stream, {}).items() if key not in gone}
+        for stream in {kind_of(key).stream(key) for key in gone} & self.rows.keys():
+            self.rows[stream] = {key: row for key, row in self.rows[stream].items() if key not in gone}
         for stream, changed in changes.of_streams.items():
             if hides(stream):
                 continue

@@ -293,6 +293,24 @@ def test_it_is_told_when_a_stream_that_was_served_is_withheld_and_when_that_ends
 
 
 @pytest.mark.parametrize(
+    ("one", "two", "both"),
+    [
+        ((True, 100), (False, 200), (True, 100)),
+        ((True, 100), (True, 200), (True, 100)),
+        ((False, 100), (False, 200), (False, 200)),
+    ],
+)
+def test_together_partitions_are_withheld_since_the_first_of_them(
+    one: tuple[bool, int], two: tuple[bool, int], both: tuple[bool, int]
+) -> None:
+    parts = [Coverage(), Coverage()]
+    for part, said in zip(parts, (one, two), strict=True):
+        part.uncovered, part.since_ms = said
+    for made in (parts[0] + parts[1], parts[1] + parts[0]):
+        assert (made.uncovered, made.since_ms) == both
+
+
+@pytest.mark.parametrize(
     "policy", [replace(HASTY, unlabelled="alike"), replace(HASTY, matures_ms=10, silence=1.0, learn="arrival")]
 )
 def test_what_a_missing_label_means_is_believed_if_it_is_said(policy: Policy) -> None:

@@ -272,6 +272,13 @@ def test_bands_intervals_and_weights_are_shown_again_after_a_restart(segments: t
     assert {kinds.BAND_COUNTS.letter, kinds.EVIDENCE.letter} < letters
 
 
+def test_rows_that_leave_bring_no_stream_to_light_that_is_not_shown() -> None:
+    snapshot = PartitionSnapshot(Fence())
+    rows = {kinds.FENCE.key(): Fence().encode(), kinds.CALIBRATOR.key("hidden", "00000001"): None}
+    snapshot.applied(Effects(rows), Policies(default=Policy()), lambda _: False)
+    assert snapshot.streams() == []
+
+
 def test_nothing_says_only_when_a_counter_was_made() -> None:
     assert not any(name.endswith("_created") for name in samples(made()))
 

@@ -12,7 +12,7 @@ from deploy.clients.python.trueup_maps import Maps, StreamMap
 from state import calibrators, kinds, maps
 from state.calibrators import REGISTRY
 from state.calibrators.composition import Composition
-from state.calibrators.logistic import P_CLIP
+from state.calibrators.logistic import P_CLIP, sigmoid
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Forecast, Outcome
 from state.maps import ROUNDED, TOLERANCE, Table
@@ -93,6 +93,20 @@ def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str,
     ]
     assert not far
     assert calibrator.encode() == before, "it was only asked"
+
+
+@pytest.mark.parametrize(("slope", "offset", "seed"), [(1.0, 0.03, 0), (8.0, 0.0, 2)])
+def test_a_risk_in_steps_is_in_the_table_wherever_the_steps_are(slope: float, offset: float, seed: int) -> None:
+    """The bins of the isotonic regression lie between the points that every table has."""
+    calibrator: Any = calibrators.make("twospeed", name="s", seed=1, slope=slope, offset=offset)
+    r = random.Random(seed)
+    for _ in range(8000):
+        z = r.gauss(-1.0, 1.5)
+        risk = (0.02, 0.18, 0.6, 0.92)[(z > -2.0) + (z > 0.0) + (z > 1.5)]
+        calibrator.update(calibrator.predict(sigmoid((z - offset) / slope)).ticket, float(r.random() < risk))
+    client = mapped("twospeed", calibrator, slope=slope, offset=offset)
+    several = [sigmoid((k / 400 - offset) / slope) for k in range(-1200, 1200)]
+    assert [p for p in several if not near(client(p), calibrator.predict(p).p, 2)] == []
 
 
 @pytest.mark.parametrize("spec", ["certified", "histogram", "minimax"])
