@@ -12,7 +12,8 @@ The last line is one JSON object.
 import argparse
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import thread_time
@@ -70,27 +71,45 @@ def records(forecasts: int) -> list[Merged]:
     return merged
 
 
+#: Called at the beginning of a part, and at the end of each of its steps.
+Mark = Callable[[], None]
+
+
+def least(steps: Sequence[str], records: int, play: Callable[[Mark], None]) -> dict[str, float]:
+    """Return the us a record of each step, the least of `RUNS`; ``play`` takes all records through the steps."""
+    best = dict.fromkeys(steps, float("inf"))
+    for _ in range(RUNS):
+        marks: list[float] = []
+        play(partial(_note, marks))
+        wide = len(steps) + 1
+        for n, step in enumerate(steps):
+            spent = sum(marks[n + 1 :: wide]) - sum(marks[n::wide])
+            best[step] = min(best[step], spent / records * 1e6)
+    return best
+
+
+def _note(marks: list[float]) -> None:
+    marks.append(thread_time())
+
+
 def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
     """Return the us an event of each step, in parts of a size."""
     policies, settings = Policies(default=Policy(calibrator)), Settings()
-    best = dict.fromkeys(STEPS, float("inf"))
-    for _ in range(RUNS):
+
+    def play(mark: Mark) -> None:
         rows: dict[bytes, bytes | None] = {}
         partition, decoder = Partition(policies, rows.get), Decoder(policies, Limits())
-        spent = dict.fromkeys(STEPS, 0.0)
         for at in range(0, len(made), size):
-            times = [thread_time()]
+            mark()
             events = decoder.events(made[at : at + size])
-            times.append(thread_time())
+            mark()
             effects = partition.fold(events)
-            times.append(thread_time())
+            mark()
             encoded(effects.outputs, settings, 0)
-            times.append(thread_time())
-            for step, began, ended in zip(STEPS, times, times[1:], strict=False):
-                spent[step] += ended - began
+            mark()
             rows.update(effects.rows)
-        best = {step: min(best[step], spent[step] / len(made) * 1e6) for step in STEPS}
-    return best
+
+    return least(STEPS, len(made), play)
 
 
 def source_records(form: str, forecasts: int) -> tuple[Maker, list[tuple[TopicPartition, Any]]]:
@@ -113,20 +132,18 @@ def source_records(form: str, forecasts: int) -> tuple[Maker, list[tuple[TopicPa
 def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
     """Return the us a source record of mapping and of packing, in parts of a size."""
     intake, batch = source_records(form, forecasts)
-    codec, now, best = codecs.NUMBERS[Settings().compression], _now(), dict.fromkeys(INTAKE, float("inf"))
-    for _ in range(RUNS):
+    codec, now = codecs.NUMBERS[Settings().compression], _now()
+
+    def play(mark: Mark) -> None:
         sending = Sending(lambda: PackedBatch(intake.topics, lambda: RecordBatch(1 << 20, codec), _nowhere, _uncounted))
-        spent = dict.fromkeys(INTAKE, 0.0)
         for at in range(0, len(batch), size):
-            times = [thread_time()]
+            mark()
             making = intake.make(batch[at : at + size], now)
-            times.append(thread_time())
+            mark()
             sending.add(making)
-            times.append(thread_time())
-            for step, began, ended in zip(INTAKE, times, times[1:], strict=False):
-                spent[step] += ended - began
-        best = {step: min(best[step], spent[step] / len(batch) * 1e6) for step in INTAKE}
-    return best
+            mark()
+
+    return least(INTAKE, len(batch), play)
 
 
 def measure_router(size: int, forecasts: int) -> dict[str, float]:
@@ -139,28 +156,24 @@ def measure_router(size: int, forecasts: int) -> dict[str, float]:
         for i, each in enumerate(each for n in range(4) for each in made[label, n])
     ]
     sent.sort(key=lambda each: each[1].timestamp)
-    outputs, best = (
-        RoutedOutputs(settings, lambda: cast("Any", None), lambda: 4, _uncounted),
-        dict.fromkeys(ROUTER, float("inf")),
-    )
-    for _ in range(RUNS):
+    outputs = RoutedOutputs(settings, lambda: cast("Any", None), lambda: 4, _uncounted)
+
+    def play(mark: Mark) -> None:
         rows: dict[bytes, bytes | None] = {}
-        router, decoder, spent = Router(settings.policies, rows.get), RouteDecoder(), dict.fromkeys(ROUTER, 0.0)
+        router, decoder = Router(settings.policies, rows.get), RouteDecoder()
         for at in range(0, len(sent), size):
-            times = [thread_time()]
+            mark()
             events = decoder.events(sent[at : at + size])
-            times.append(thread_time())
+            mark()
             made = router.apply(events)
-            times.append(thread_time())
+            mark()
             outputs.batch(0, settings).add(made)
-            times.append(thread_time())
+            mark()
             if at // 20_000 != (at + size) // 20_000:
                 rows.update(router.checkpoint().rows)
-            times.append(thread_time())
-            for step, began, ended in zip(ROUTER, times, times[1:], strict=False):
-                spent[step] += ended - began
-        best = {step: min(best[step], spent[step] / len(sent) * 1e6) for step in ROUTER}
-    return best
+            mark()
+
+    return least(ROUTER, len(sent), play)
 
 
 def _now() -> int:
