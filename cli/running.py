@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections import defaultdict
 from dataclasses import replace
 
 import orjson
@@ -12,8 +11,8 @@ from state.policies import Policies
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
+from streams.faust.in_force import announced
 from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import batches
 
 
 def running(settings: Settings) -> Settings:
@@ -39,12 +38,8 @@ async def _newest(settings: Settings) -> InForce | None:
     """Return what a worker announced last, in any partition; None if none has."""
     if await partitions(settings, settings.configurations) is None:
         return None
-    kept: dict[int, dict[bytes | None, bytes | None]] = defaultdict(dict)
-    async for _, records in batches(settings, [settings.configurations]):
-        for record in records:
-            kept[record.partition][record.key] = record.value
-    found = [each for held in kept.values() for each in in_force.read(held.items())[-1:]]
-    return max(found, key=lambda each: each.at, default=None)
+    told = await announced(settings)
+    return max((each[-1] for each in told.values() if each), key=lambda each: each.at, default=None)
 
 
 def _plain(policies: Policies) -> bytes:

@@ -1,6 +1,7 @@
 """Says what is in force in a partition before its first answer: `streams.config.in_force` on its topic."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from aiokafka.structs import TopicPartition
@@ -51,18 +52,32 @@ class Announcer:
         self._announced[partition] = claim
 
 
+async def announced(
+    settings: Settings, starts: Mapping[TopicPartition, int] | None = None, kind: bytes = in_force.WORKER
+) -> dict[int, list[in_force.InForce]]:
+    """Return what workers, or routers, have said by partition, the oldest first.
+
+    Raises InForceError if a part is missing or cannot be read.
+    Raises KafkaError if the topic cannot be read.
+
+    ``starts``: as of `streams.kafka.whole_topics.batches`; None: all partitions from the beginning.
+    """
+    kept: dict[int, dict[bytes | None, bytes | None]] = defaultdict(dict)
+    async for _, records in whole_topics.batches(settings, [settings.configurations], starts=starts):
+        for record in records:
+            kept[record.partition][record.key] = record.value
+    return {partition: in_force.read(held.items(), kind) for partition, held in kept.items()}
+
+
 async def recalled(settings: Settings, partition: int, config: str) -> Settings:
     """Return the settings that were in force in a partition, by their hash.
 
     Raises InForceError if they are not there, or this build cannot read them.
     Raises KafkaError if the topic cannot be read.
     """
-    kept: dict[bytes | None, bytes | None] = {}
-    place = TopicPartition(settings.configurations, partition)
-    async for _, records in whole_topics.batches(settings, [settings.configurations], starts={place: 0}):
-        kept.update((record.key, record.value) for record in records)
     kind = in_force.ROUTER if settings.routed else in_force.WORKER
-    for each in in_force.read(kept.items(), kind):
+    told = await announced(settings, {TopicPartition(settings.configurations, partition): 0}, kind)
+    for each in told.get(partition, []):
         if each.digest == config:
             return in_force.restored(each.configuration, settings)
     raise in_force.InForceError(

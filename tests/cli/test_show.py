@@ -22,6 +22,7 @@ from state.scoring.scores import Scores
 from state.scoring.windows import KINDS
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.kafka import whole_topics
 from streams.kafka.topics import TopicsError
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
@@ -76,7 +77,7 @@ def announced(monkeypatch: pytest.MonkeyPatch, records: list[tuple[bytes, bytes]
         yield topics[0], [record(topics[0], 0, n, 0, key, value) for n, (key, value) in enumerate(records)]
 
     monkeypatch.setattr(running, "partitions", count)
-    monkeypatch.setattr(running, "batches", batches)
+    monkeypatch.setattr(whole_topics, "batches", batches)
 
 
 def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
