@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from state import kinds, ledger
 from state.banding import UNMARKED, marks
-from state.calibrators.answer import new
 from state.effects import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected
 from state.fence import (
@@ -44,6 +43,7 @@ from state.fence import (
 from state.forecasts import admits
 from state.ledger import Row
 from state.policy import DEFAULT_TTL_MS
+from state.quick import new
 from state.tickets import Tickets
 
 #: Most events in a batch, and most batches of a partition in progress: the outputs of one are acknowledged while the

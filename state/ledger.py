@@ -11,10 +11,10 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from state import forecasts
-from state.calibrators.answer import new
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.kind import EVENT, Kind, Moves, form
+from state.quick import new
 
 #: Statuses of a row: an outcome without forecast; an answered forecast; a learnt outcome; where a stream learns at
 #: maturity, an answered forecast that has not matured, without and with its outcome; and an erased event, of which

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from state import routes
-from state.calibrators.answer import new
 from state.effects import Changes
 from state.events import Rejected, erases
 from state.fence import EXPIRY, Queue
 from state.fold import Fold
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS
+from state.quick import new
 
 #: Assumed size of an event's row, bytes.
 EVENT_BYTES: Final = 400

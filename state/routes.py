@@ -6,11 +6,11 @@ A row is one event: the streams it was forecast in, and its labels, in the order
 from struct import Struct
 from typing import Final, NamedTuple
 
-from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from state.frames import CorruptFrame
 from state.kind import EVENT as EVENT_ID
 from state.kind import Form, Kind, Moves, Part, form
+from state.quick import new
 
 #: The inputs, in the order of the fence.
 ROUTES, LABELS = FORECASTS, OUTCOMES

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from state import events, kinds, ledger
-from state.calibrators.answer import new
 from state.calibrators.carried import Carried
 from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes
@@ -23,6 +22,7 @@ from state.ledger import Row
 from state.marking import UNMARKED
 from state.observer import Observer
 from state.policies import Policies
+from state.quick import new
 from state.segments import Dictionary
 from state.service import Learner, Service
 from state.services import VALUE, VALUE_OF_ROW, Services

@@ -25,9 +25,9 @@ from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened, parts, stored_bytes
 from replay.spool import spool, spooled
-from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
+from state.quick import new
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of

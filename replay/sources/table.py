@@ -25,9 +25,9 @@ from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.times import NEVER
 from replay.sources.unpacking import PARQUET, begins, holds_json
 from state.arrays import Floats, Integers
-from state.calibrators.answer import new
 from state.fence import FORECASTS
 from state.policy import DEFAULT_TTL_MS
+from state.quick import new
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 

@@ -6,11 +6,12 @@ from struct import Struct
 from typing import ClassVar
 from zlib import crc32
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Option, choice
 from state.draw import BITS, Draw
+from state.quick import new
 
 _TICKET = Struct("<Qdd")
 _HEAD = Struct("<IQQddddII")

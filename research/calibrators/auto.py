@@ -6,12 +6,13 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from research.calibrators.beta import Beta
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
+from state.quick import new
 
 #: Halflife of the `Platt` that follows drift closely.
 FAST: Final = 500

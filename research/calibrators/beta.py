@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.logistic import (
     CURVATURE,
@@ -20,6 +20,7 @@ from state.calibrators.logistic import (
     sigmoid,
 )
 from state.calibrators.options import Option
+from state.quick import new
 
 _TICKET: Final = Struct("<d")
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import require_probability
 from state.calibrators.bucketed import Bucketed
 from state.draw import BITS
+from state.quick import new
 
 _TICKET: Final = Struct("<HH")
 

@@ -2,10 +2,6 @@
 
 from typing import Generic, NamedTuple, TypeVar
 
-from state.quick import new
-
-__all__ = ["Answer", "Prediction", "new"]
-
 _Served_co = TypeVar("_Served_co", covariant=True)
 
 

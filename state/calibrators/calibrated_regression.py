@@ -8,11 +8,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MAX_FEATURES, Bias, Calibrator, require_length, require_probability
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.log_odds_map import LogOddsMap, weighted
 from state.calibrators.options import Option, integer
+from state.quick import new
 
 _F8 = np.dtype("<f8")
 _HEAD = Struct("<I3x")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
 from state.calibrators.options import Option, integer, number
-from state.quick import search
+from state.quick import new, search
 
 #: Intervals that cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
 #: and .0018 wide, those at one half .0245. With 64, a served score lies on average within .006 of its cell's mean.

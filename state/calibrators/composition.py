@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head
 from state.calibrators.points import Point
+from state.quick import new
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")

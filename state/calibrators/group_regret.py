@@ -6,11 +6,12 @@ from functools import lru_cache
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, require_probability
 from state.calibrators.bucketed import _HEAD
 from state.calibrators.grid import Grid
 from state.calibrators.regret_matching import RegretMatching
+from state.quick import new
 
 #: Standard deviations of chance in the margin of a segment's point; the same as in a bucket's. With an adversary in one
 #: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5, .030 with 0.

@@ -6,11 +6,11 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_length, require_probability
 from state.calibrators.logistic import kept
 from state.calibrators.options import Option, choice, integer
-from state.quick import search
+from state.quick import new, search
 
 _TICKET: Final = Struct("<H")
 _HEAD: Final = Struct("<QI")

@@ -5,10 +5,11 @@ from itertools import accumulate, pairwise
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.answer import Answer, new
+from state.calibrators.answer import Answer
 from state.calibrators.base import MOST_SLOTS, Calibrator, Recalibrator, require_head
 from state.calibrators.options import Option, integer, text
 from state.forecasts import Classwise, Probs
+from state.quick import new
 
 #: Default calibrator of each class: it leaves right forecasts as they are (`docs/explanation/classes-and-numbers.md`).
 EACH = "prudent+certified"

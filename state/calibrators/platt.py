@@ -6,9 +6,10 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators import logistic
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.options import Option
+from state.quick import new
 
 _TICKET: Final = Struct("<dd")
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator
 from state.calibrators.by_segment import BySegment
 from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
 from state.calibrators.points import Point
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
+from state.quick import new
 
 #: Outcomes after which draws begin even without evidence for `TwoSpeed`: an adversary may answer with ones alone as
 #: long as .5 is served.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.bend import Bend
 from state.calibrators.certainties import Certainties
@@ -21,7 +21,7 @@ from state.calibrators.options import Option, number
 from state.calibrators.runs import SIZE as RUNS_SIZE
 from state.calibrators.runs import Runs
 from state.calibrators.two_scales import TwoScales, itself
-from state.quick import log1p
+from state.quick import log1p, new
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
 #: settings of these and of the prior information, this is the one that is nowhere worse than the best front by more

@@ -11,13 +11,13 @@ from typing import Any, Final
 import orjson
 
 from state import forecasts
-from state.calibrators.answer import new
 from state.entities import number
 from state.events import ERASE, Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY
 from state.policies import Policies
 from state.policy import Policy
+from state.quick import new
 from streams.records.fields import (
     ALTERNATIVES,
     Unusable,

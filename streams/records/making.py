@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast
 import orjson
 from aiokafka.structs import TopicPartition
 
-from state.calibrators.answer import new
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
+from state.quick import new
 from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.records.decoding import SCOPED, Decoder

@@ -8,9 +8,9 @@ which also says what is wrong. What is read here is read the same there.
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from state.calibrators.answer import new
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
+from state.quick import new
 from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import Carrier
 from streams.sources.references import Headers

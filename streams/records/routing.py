@@ -10,9 +10,9 @@ from zlib import crc32
 
 import orjson
 
-from state.calibrators.answer import new
 from state.events import ERASE, Rejected, erases
 from state.policies import Policies
+from state.quick import new
 from state.routes import LABELS, ROUTES, Headers, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
 from streams.records.limits import LATEST
