@@ -73,7 +73,8 @@ def announced(monkeypatch: pytest.MonkeyPatch, records: list[tuple[bytes, bytes]
         assert name == SETTINGS.configurations
         return 1 if records else None
 
-    async def batches(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
+    async def batches(_: Settings, topics: list[str], *, starts: object) -> AsyncIterator[tuple[str, list[Any]]]:
+        assert starts is None
         yield topics[0], [record(topics[0], 0, n, 0, key, value) for n, (key, value) in enumerate(records)]
 
     monkeypatch.setattr(running, "partitions", count)
