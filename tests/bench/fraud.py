@@ -14,7 +14,7 @@ The last line is one JSON object; the exit status is 1 if a bar fails. ``--quick
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -197,19 +197,18 @@ def judged(name: str, stream: Fraud, specs: Sequence[str], *, draw: bool) -> tup
     return cards, found
 
 
-def streams(*, quick: bool, seed: int) -> dict[str, Fraud]:
-    """Return the streams by name; without the thinned calls where they are not installed."""
+def streams(*, quick: bool, seed: int) -> dict[str, Callable[[], Fraud]]:
+    """Return what makes the streams, by name."""
     shape = Shape(rows=30_000, rate=0.008, inflation=20, seed=seed) if quick else Shape(seed=seed)
     said = replace(shape, zeros="explicit", missed=0.0, alarms=0.0)
-    found = {"zeros": fraud.make(said), "silence": fraud.make(shape)}
-    try:
-        found["bank"] = fraud_bank.make(said)
-    except FileNotFoundError as exc:
-        print(f"without bank: {exc}")
-    return found
+    return {
+        "zeros": lambda: fraud.make(said),
+        "silence": lambda: fraud.make(shape),
+        "bank": lambda: fraud_bank.make(said),
+    }
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Play, print, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("calibrators", nargs="*", metavar="CALIBRATOR", help="the default, unless said otherwise")
@@ -217,12 +216,17 @@ def main() -> int:
     parser.add_argument("--stream", action="append", choices=("zeros", "silence", "bank"), help="only this one")
     parser.add_argument("--seed", type=int, default=0, help="of the streams")
     parser.add_argument("--draw", action="store_true", help="judge the draw")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     specs = options.calibrators or [Settings.from_env({}).default_calibrator]
     told: dict[str, object] = {}
     passed = True
-    for name, stream in streams(quick=options.quick, seed=options.seed).items():
+    for name, make in streams(quick=options.quick, seed=options.seed).items():
         if options.stream and name not in options.stream:
+            continue
+        try:
+            stream = make()
+        except FileNotFoundError as exc:
+            print(f"without {name}: {exc}")
             continue
         cards, found = judged(name, stream, specs, draw=options.draw)
         passed = passed and all(each.passed for each in found)

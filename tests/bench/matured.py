@@ -33,6 +33,8 @@ class Schedule:
     row: list[int]
     #: The label that is learnt, or that it is revised to, [m].
     y: list[int]
+    #: Record time of the label that is learnt, ms; 0 where silence implies it, as the engine says it, [m].
+    at: list[int]
 
 
 def schedule(stream: Fraud, matures_days: float, *, until_ms: int | None = None) -> Schedule:
@@ -48,6 +50,8 @@ def schedule(stream: Fraud, matures_days: float, *, until_ms: int | None = None)
     label = np.zeros(n, dtype=np.int64)
     known = stream.reports.ms <= matures[stream.reports.row]
     label[stream.reports.row[known]] = stream.reports.y[known]
+    said = np.zeros(n, dtype=np.int64)
+    said[stream.reports.row[known]] = stream.reports.ms[known]
     now, late = label.copy(), []
     for i, y, ms in zip(*(each[~known].tolist() for each in stream.reports[:3]), strict=True):
         if now[i] != y:
@@ -58,10 +62,11 @@ def schedule(stream: Fraud, matures_days: float, *, until_ms: int | None = None)
     kind = np.repeat([_FORECAST, _MATURED, _REVISED], [n, n, len(late)])
     row = np.concatenate([np.arange(n), np.arange(n), revised[1]])
     y = np.concatenate([np.zeros(n, dtype=np.int64), label, revised[2]])
+    at = np.concatenate([np.zeros(n, dtype=np.int64), said, np.zeros(len(late), dtype=np.int64)])
     order = np.lexsort((kind, ms))
     if until_ms is not None:
         order = order[ms[order] <= until_ms]
-    return Schedule(kind[order].tolist(), row[order].tolist(), y[order].tolist())
+    return Schedule(kind[order].tolist(), row[order].tolist(), y[order].tolist(), at[order].tolist())
 
 
 def play(calibrator: Any, stream: Fraud, events: Schedule) -> Match:
@@ -70,11 +75,11 @@ def play(calibrator: Any, stream: Fraud, events: Schedule) -> Match:
     raw, keys = stream.raw.tolist(), [each.encode() for each in stream.event_id]
     p, draw, tickets, labels = [0.0] * n, [0.0] * n, [b""] * n, [0] * n
     predict, update = calibrator.predict, calibrator.update
-    for kind, i, y in zip(events.kind, events.row, events.y, strict=True):
+    for kind, i, y, at in zip(events.kind, events.row, events.y, events.at, strict=True):
         if kind == _FORECAST:
             p[i], draw[i], tickets[i] = predict(raw[i], (), keys[i])
         elif kind == _MATURED:
-            update(tickets[i], y)
+            update(tickets[i], y, at)
             labels[i] = y
         else:
             calibrator.revise(tickets[i], labels[i], y)
