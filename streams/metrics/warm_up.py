@@ -55,6 +55,7 @@ def describe(
         "resolved": total.n,
         "raw": total.mean if total.n else None,
         "observed": total.observed if total.n else None,
+        "bias": total.mean - total.observed if total.n else 0.0,
         "alarm_log10": evidence / math.log(10.0),
         "why": why,
     }
