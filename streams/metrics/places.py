@@ -2,21 +2,19 @@
 
 A place is a path of steps through objects and lists:
 
-=====================  ===============================================================================================
-``name``               the value of this name
-``{label}``            each value of an object, with its name as label; ``{label=a|b}``: those of these names.
-                       ``{kind}`` is ``{kind=raw|calibrated}``
-``[label, label:a.b]`` the items of a list, labelled by the fields of these names, or by what stands at ``a.b``;
-                       ``[label; 5]``: the first five; ``[label=text]``: those with this label
-``label=text``         a label that is always the same
-=====================  ===============================================================================================
+- ``name``: the value of this name;
+- ``{label; 3}``: each value of an object, at most three, with its name as label; ``{label=a|b}``: those of these names;
+  ``{kind}`` is ``{kind=raw|calibrated}``;
+- ``[label, label:a.b; 5]``: the first five items of a list, labelled by the fields of these names, or by what stands at
+  ``a.b``; ``[label=text]``: the one with this label;
+- ``label=text``: a label that is always the same.
 
 What is not there, null or NaN has no value. A list counts by its length, an object as 1.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, reduce
+from functools import cache, partial, reduce
+from math import isnan, prod
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -28,8 +26,9 @@ Labels = Mapping[str, str]
 class Step(NamedTuple):
     """A step of a place."""
 
-    #: Names of the labels that it gives.
+    #: Names of the labels that it gives, and the most values that it finds.
     labels: tuple[str, ...]
+    most: int
     #: Returns what it finds in a value, with these labels.
     find: Callable[[Any], Iterable[tuple[Any, Labels]]]
 
@@ -45,33 +44,52 @@ def labels(place: str) -> tuple[str, ...]:
     return tuple(label for step in steps(place) for label in step.labels)
 
 
+def series(place: str) -> int:
+    """Return the most values that there are at a place."""
+    return prod(step.most for step in steps(place))
+
+
 def values(found: Any, along: tuple[Step, ...]) -> Iterator[tuple[float, Labels]]:  # noqa: ANN401 - of JSON
-    """Yield the values behind some steps, with their labels."""
+    """Yield the values behind some steps, with their labels.
+
+    Examples
+    --------
+    >>> found = {"bands": [{"band": "low", "raw": {"n": 3}}, {"band": "high", "raw": None}]}
+    >>> list(values(found, steps("bands/[band; 8]/{kind}/n")))
+    [(3.0, {'band': 'low', 'kind': 'raw'})]
+    """
+    if found is None:
+        return
     if along:
         for inner, own in along[0].find(found):
             for value, more in values(inner, along[1:]):
                 yield value, {**own, **more}
-    elif found is not None:
-        value = 1.0 if isinstance(found, Mapping) else float(len(found) if isinstance(found, list) else found)
-        if not math.isnan(value):
-            yield value, {}
+        return
+    value = 1.0 if isinstance(found, Mapping) else float(len(found) if isinstance(found, list) else found)
+    if not isnan(value):
+        yield value, {}
 
 
 def _step(text: str) -> Step:
     if text.startswith("["):
-        return _items(text[1:-1])
-    label, equal, among = text.strip("{}").partition("=")
+        return _items(*text[1:-1].split("; "))
     if text.startswith("{"):
-        names = among.split("|") if among else KINDS if label == "kind" else None
-        return Step((label,), lambda found: [(found[name], {label: name}) for name in names or found if name in found])
+        named, _, most = text[1:-1].partition("; ")
+        label, _, among = named.partition("=")
+        names = tuple(among.split("|")) if among else KINDS if label == "kind" else ()
+        return Step((label,), len(names) or int(most), partial(_named, label, names))
+    label, equal, always = text.partition("=")
     if equal:
-        return Step((label,), lambda found: [(found, {label: among})])
-    return Step((), lambda found: [(found[text], {})] if text in found else [])
+        return Step((label,), 1, lambda found: [(found, {label: always})])
+    return Step((), 1, lambda found: [(found[text], {})] if text in found else [])
 
 
-def _items(text: str) -> Step:
+def _named(label: str, names: tuple[str, ...], found: Any) -> Iterator[tuple[Any, Labels]]:  # noqa: ANN401 - of JSON
+    yield from ((found[name], {label: name}) for name in names or found if name in found)
+
+
+def _items(fields: str, most: str = "") -> Step:
     """Return the step of a list, see the module."""
-    fields, _, most = text.partition("; ")
     read: list[tuple[str, list[str], str]] = []
     for field in fields.split(", "):
         named, _, wanted = field.partition("=")
@@ -79,12 +97,12 @@ def _items(text: str) -> Step:
         read.append((label, (inner or label).split("."), wanted))
 
     def items(found: Any) -> Iterator[tuple[Any, Labels]]:  # noqa: ANN401 - of JSON
-        for item in found[: int(most) if most else None]:
+        for item in found[: int(most)] if most else found:
             own = {label: _text(reduce(getitem, inner, item)) for label, inner, _ in read}
             if all(wanted in ("", own[label]) for label, _, wanted in read):
                 yield item, own
 
-    return Step(tuple(label for label, *_ in read), items)
+    return Step(tuple(label for label, *_ in read), int(most or 1), items)
 
 
 def _text(found: Any) -> str:  # noqa: ANN401 - of JSON

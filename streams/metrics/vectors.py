@@ -22,42 +22,29 @@ OF_VECTORS: Final = (
         "resolved_vectors",
         "classes_or_numbers/resolved",
         "Resolved events whose forecasts were of classes or of a number",
-        series=1,
     ),
-    shown(
-        "classwise_ece", "scored/{kind}/classwise_ece", "Mean over the classes of their ECE against the rest", series=2
-    ),
-    shown(
-        "top_label_ece",
-        "scored/{kind}/top_label_ece",
-        "ECE of the highest probability of a forecast of classes",
-        series=2,
-    ),
+    shown("classwise_ece", "scored/{kind}/classwise_ece", "Mean over the classes of their ECE against the rest"),
+    shown("top_label_ece", "scored/{kind}/top_label_ece", "ECE of the highest probability of a forecast of classes"),
     shown(
         "top_label_auc",
         "classes_or_numbers/{kind}/auc",
         "Chance that a right answer had a higher probability than a wrong one, within windows of "
         f"{WINDOW}; an answer is the class of the highest probability",
         "if calibrated is far below raw, recalibration spoils which answers can be trusted",
-        series=2,
     ),
-    shown("accuracy", "scored/{kind}/accuracy", "Share of events whose class had the highest probability", series=2),
+    shown("accuracy", "scored/{kind}/accuracy", "Share of events whose class had the highest probability"),
     shown(
         "coverage_error",
         "scored/{kind}/coverage_error",
         "Largest difference between how often outcomes lay at or below a quantile and its level",
         "if calibrated is above raw, outcomes are too few yet, or the stream drifts faster than the rate allows",
-        series=2,
     ),
-    shown(
-        "pinball_loss", "scored/{kind}/mean_pinball_loss", "Mean quantile loss over the levels, in units of y", series=2
-    ),
+    shown("pinball_loss", "scored/{kind}/mean_pinball_loss", "Mean quantile loss over the levels, in units of y"),
     shown(
         "crps",
         "scored/{kind}/crps",
         "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
         "pinball loss over the levels",
-        series=2,
     ),
     shown(
         "worst_window_error",
@@ -66,28 +53,24 @@ OF_VECTORS: Final = (
         f"{WINDOW} resolved events of a partition",
         "trueup streams show names the window and says what chance gives; the worst of a hundred has two to four "
         "times that",
-        series=2,
     ),
     shown(
         "loss_difference",
-        "scored/difference/{loss}/mean",
+        "scored/difference/{loss; 2}/mean",
         "Of classes and numbers: mean loss of what was served minus that of the raw forecast, on the same events",
         "above 0 by more than twice its error, recalibration does harm: serve raw, or compare by replay",
-        series=2,
     ),
     shown(
         "loss_difference_error",
-        "scored/difference/{loss}/error",
+        "scored/difference/{loss; 2}/error",
         "Standard error of loss_difference, as if events were independent",
-        series=2,
     ),
-    shown("interval_width", "scored/{kind}/interval_width", "Mean width of the outermost central interval", series=2),
+    shown("interval_width", "scored/{kind}/interval_width", "Mean width of the outermost central interval"),
     shown(
         "saturated_answers",
         "learning/saturated",
         "Answers that were learnt of which a quantile lay at the end of its range; the bound counts it as played",
         "while it grows, compare coverage_error with calibration_error: what is served covers less than is proven",
-        series=1,
     ),
 )
 
