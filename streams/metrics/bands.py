@@ -29,7 +29,7 @@ Costs = tuple[float, float] | None
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool = True) -> dict[str, Any]:
-    """Return ``bands``, the counts of a stream's present bands, if ``whole`` also by segment and by day.
+    """Return the counts of a stream's present bands, if ``whole`` also by segment and by day.
 
     Nothing without forecasts.
     """
@@ -47,7 +47,7 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool
     if whole:
         described["days"] = by_day(counts.days(), policy.bands, costs)
         described["segments"] = by_segment(named, policy.bands, costs)
-    return {"bands": described}
+    return described
 
 
 def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresholds | None = None) -> dict[str, Any]:

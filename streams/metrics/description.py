@@ -1,8 +1,7 @@
 """The state of a stream as JSON: for ``trueup streams show``, the status page and the gauges."""
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import add
 from statistics import fmean
@@ -21,7 +20,7 @@ from state.scoring import vector_history
 from state.scoring import windows as windows_of
 from state.scoring.cells import BANDS, BINS, Bin
 from state.scoring.class_scores import ClassScores
-from state.scoring.distribution import SHIFTED, Distribution
+from state.scoring.distribution import SHIFTED
 from state.scoring.findings import findings, late
 from state.scoring.history import History
 from state.scoring.losses import NAMES
@@ -95,30 +94,15 @@ def describe(
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n, "partitions": len(histories)}
     since_ms = min((each.ms for each in found.of(kinds.ALARMS, stream).values()), default=None)
-    if (warming := warmed(found, stream, policy)) is not None:
-        described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
         described |= _described(histories, scores, since_ms, whole=whole)
-    if found.of(kinds.AGES, stream):
-        described["ages"] = aged(found, stream, policy)
-    if coverages := covered(found, stream, policy):
-        described["withheld"] = withheld(coverages)
-    if whole and (distributions := found.of(kinds.DISTRIBUTION, stream)):
-        described["forecasts"] = distributed(distributions.values())
-    if of_vectors := _vectors(found, stream, since_ms):
-        described["vectors"] = of_vectors
-    described |= bands.of_rows(found, stream, policy, whole=whole) | weights.of_rows(found, stream, policy)
-    if by_segment := segmented(found, stream, policy):
-        described["segments"] = segments.describe(by_segment.values())
-    lists = {
-        "served": served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW),
-        "biases": biased(found, stream, policy),
-        "shadows": compared(found, stream, policy),
-        "versions": versions.describe(versions.parts(found, stream, policy)),
-    }
-    described |= {name: value for name, value in lists.items() if value}
-    if policy is not None and policy.frozen:
-        described["frozen"] = True
+    parts: dict[str, Any] = {name: part(found, stream, policy) for name, part in PARTS.items()}
+    parts["vectors"] = _vectors(found, stream, since_ms)
+    parts["bands"] = bands.of_rows(found, stream, policy, whole=whole)
+    parts["served"] = served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW)
+    described |= {name: part for name, part in parts.items() if part}
+    if "warm_up" in described:
+        described["warm_up"]["words"] = warm_up.words(described["warm_up"], scores)
     described["calibrators"] = [
         {
             "partition": partition,
@@ -129,14 +113,10 @@ def describe(
         }
         for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
-    if gauged := _gauged(found, stream):
-        described["gauges"] = gauged
-    if not whole:
-        return described
-    return described | _standing(found, stream, described, now_ms, idle_ms)
+    return described | _standing(found, stream, described, now_ms, idle_ms) if whole else described
 
 
-def _gauged(found: StateRows, stream: str) -> dict[str, float | None]:
+def _gauged(found: StateRows, stream: str, _: Policy | None) -> dict[str, float | None]:
     """Return the gauges that kinds of rows declare."""
     return {
         name: None if (value := figure.of(values)) is None else or_none(value)
@@ -192,18 +172,6 @@ def _described(histories: dict[int, History], scores: Scores, since_ms: int | No
     for alarmed in KINDS:
         described[alarmed] |= {"alarm": windows.alarm(histories, alarmed, since_ms), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
-
-
-def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
-    present = serving(found, stream, policy)
-    held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # Last, and so kept in `first`, is the calibrator that was warm first: later versions begin with its map.
-    held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
-    first = {n: each for (n, _), each in held}
-    vectors_of = found.of(kinds.VECTORS, stream).items()
-    scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present is None or config in present}
-    return warm_up.describe(first, scored or found.of(kinds.SCORES, stream), covered(found, stream, policy))
 
 
 def compared(found: StateRows, stream: str, policy: Policy | None = None) -> list[dict[str, Any]]:
@@ -305,25 +273,31 @@ def _found(ranking: Within, volume: float) -> dict[str, Any]:
     }
 
 
-def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
+def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it.
 
     ``of`` so many; ``since_ms``: stream time at which the first of them began to, None without any.
     """
-    covered = sum(found.values(), Coverage())
-    uncovered = {n: each.since_ms for n, each in sorted(found.items()) if each.uncovered}
+    coverages = covered(found, stream, policy)
+    if not coverages:
+        return None
+    both = sum(coverages.values(), Coverage())
+    uncovered = {n: each.since_ms for n, each in sorted(coverages.items()) if each.uncovered}
     return {
         "partitions": {UNLABELLED: list(uncovered)},
-        "of": len(found),
+        "of": len(coverages),
         "since_ms": min(uncovered.values(), default=None),
-        "labelled": covered.share if covered.labels else None,
+        "labelled": both.share if both.labels else None,
     }
 
 
-def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
+def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
-    ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
-    coverages = covered(rows_of, stream, policy).values()
+    held = list(found.of(kinds.AGES, stream).values())
+    if not held:
+        return None
+    ages = reduce(add, held)
+    coverages = covered(found, stream, policy).values()
     uncovered = [each for each in coverages if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     told = (
@@ -355,9 +329,12 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     }
 
 
-def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
+def distributed(found: StateRows, stream: str, _: Policy | None) -> dict[str, Any] | None:
     """Return the shift of raw forecasts of the last week, and since yesterday, against earlier ones; None if few."""
-    both = reduce(add, found)  # of one partition unchanged: adding to nothing costs more than all the rest
+    held = list(found.of(kinds.DISTRIBUTION, stream).values())
+    if not held:
+        return None
+    both = reduce(add, held)  # of one partition unchanged: adding to nothing costs more than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),
@@ -400,3 +377,19 @@ def _counted(served: Served) -> dict[str, Any]:
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:
     return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
+
+
+#: Parts of a description by name: each returns its part of a stream's rows under a policy, empty if there is none.
+PARTS: Final[Mapping[str, Callable[[StateRows, str, Policy | None], Any]]] = {
+    "warm_up": warm_up.of_rows,
+    "ages": aged,
+    "withheld": withheld,
+    "forecasts": distributed,
+    "weighted": weights.of_rows,
+    "segments": lambda *of: (found := segmented(*of)) and segments.describe(found.values()),
+    "biases": biased,
+    "shadows": compared,
+    "versions": lambda *of: versions.describe(versions.parts(*of)),
+    "frozen": lambda _, __, policy: policy is not None and policy.frozen,
+    "gauges": _gauged,
+}

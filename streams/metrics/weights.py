@@ -25,12 +25,12 @@ CAPTION: Final = (
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return ``weighted``, a stream's weighted sums; nothing without weights or events."""
+    """Return a stream's weighted sums; nothing without weights or events."""
     if policy is None or not policy.weighed:
         return {}
     slots = ((n, (layout, slot), each) for (n, layout, slot), each in found.of(kinds.WEIGHTED, stream).items())
     whole, named = summed(found, stream, policy, slots)
-    return {"weighted": describe(reduce(add, whole), named, policy)} if whole else {}
+    return describe(reduce(add, whole), named, policy) if whole else {}
 
 
 def describe(whole: Weighted, named: Mapping[Segment, Weighted], policy: Policy) -> dict[str, Any]:
