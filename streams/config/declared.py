@@ -16,8 +16,8 @@ from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
 from streams.sources import carrying
+from streams.sources.modes import Source
 from streams.sources.registry import Registry
-from streams.sources.source import Source
 
 #: Most addresses of brokers.
 BROKERS = 100

@@ -10,8 +10,7 @@ from streams.sources.carrying import TRACE
 from streams.sources.fields import CARRIED, FIELDS, FORECAST, MOST_PRECEDENCE, OUTCOME
 from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
-from streams.sources.modes import Mode
-from streams.sources.source import Source
+from streams.sources.modes import Mode, Source
 
 #: Two tables, of forecasts and of outcomes.
 EXAMPLE: Final = """\

@@ -8,8 +8,8 @@ import pytest
 
 from streams.sources import config, modes
 from streams.sources.mapping import Mapping
+from streams.sources.modes import Source
 from streams.sources.refusal import PASSED, Refusal
-from streams.sources.source import Source
 
 NOW = 1_700_000_000_000
 FORECAST = 'topic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = { constant = "s" }\n'
