@@ -400,6 +400,13 @@ def test_up_to_two_records_in_a_row_that_are_stamped_ahead_change_no_place_but_t
         assert [ts for which, ts in found if which == topic] == topics[topic]
 
 
+def test_three_records_ahead_confirm_each_other_as_after_a_night() -> None:
+    of = buffer()
+    of.add(F, made(F, 1, 2, 3))
+    of.add(O, made(O, HOUR, HOUR, HOUR, 1, 2, 3, 4))
+    assert order(take(of))[:3] == [(F, 1), (F, 2), (F, 3)]
+
+
 def test_a_head_far_ahead_waits_for_the_records_behind_it_until_the_topic_is_caught_up() -> None:
     of = buffer()
     of.add(F, made(F, 1, 2, 3))
