@@ -97,16 +97,21 @@ def _secret(name: str, path: Path) -> Secret:
     return secret
 
 
-def text_of(name: str, path: Path, limit: int) -> str:
-    """Return the text of the file that a variable names, of so many bytes at most; raises ValueError if it is none."""
+def bytes_of(name: str, path: Path, limit: int) -> bytes:
+    """Return what a file holds that a setting names, so many bytes at most; raises ValueError if it cannot be read."""
     try:
         with path.open("rb") as file:
-            text = file.read(limit + 1)
+            held = file.read(limit + 1)
     except OSError as exc:
         raise ValueError(f"{name}: cannot read {path}: {exc.strerror}") from exc
-    if len(text) > limit:
+    if len(held) > limit:
         raise ValueError(f"{name}: {path} is longer than {limit} bytes")
+    return held
+
+
+def text_of(name: str, path: Path, limit: int) -> str:
+    """Return the text that a file holds, as `bytes_of`; raises ValueError if it is none."""
     try:
-        return text.decode()
+        return bytes_of(name, path, limit).decode()
     except UnicodeDecodeError:
         raise ValueError(f"{name}: {path} is not text in UTF-8") from None

@@ -670,7 +670,7 @@ def test_a_registry_that_cannot_be_asked_safely_is_refused(given: dict[str, str]
     ("text", "said"),
     [
         (f'{AVRO}schema = "x"', "it is no Avro schema"),
-        (f'{AVRO}schema_file = "/nowhere.avsc"', "cannot read schema_file /nowhere.avsc"),
+        (f'{AVRO}schema_file = "/nowhere.avsc"', "schema_file: cannot read /nowhere.avsc"),
         (f'{AVRO}schema = "x"\nschema_file = "y"', "give one of them"),
         (f'{BASE}schema = "x"', "schema is of avro and protobuf; format is json"),
         (f'{PROTOBUF}schema = "x"', "belong together"),
