@@ -50,6 +50,8 @@ from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
+#: The shares of the highest forecasts whose recall a gauge shows.
+GAUGED: Final = (0.01,)
 #: Names of the cells of a forecast: ten bands below .1, then the bins of tenths.
 CELLS: Final = (*(f"0.{band}" for band in range(len(BANDS) + 1)), *map(str, range(1, BINS)))
 
@@ -99,6 +101,7 @@ def describe(
     parts: dict[str, Any] = {name: part(found, stream, policy) for name, part in PARTS.items()}
     parts["vectors"] = _vectors(found, stream, since_ms)
     parts["bands"] = bands.of_rows(found, stream, policy, whole=whole)
+    parts["forecasts"] = distributed(found, stream) if whole else None
     parts["served"] = served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW)
     described |= {name: part for name, part in parts.items() if part}
     if "warm_up" in described:
@@ -155,19 +158,19 @@ def _described(histories: dict[int, History], scores: Scores, since_ms: int | No
     Rankings are those within the last windows. Over a life they would mix the answers of many maps.
     """
     order = lately(histories.values())
-    two_bins = {kind: two_bin(scores, kind) for kind in scores.kinds}
+    raw = two_bin(scores, "raw")
     described: dict[str, Any] = {}
     for kind in scores.kinds if whole else KINDS:
-        ranking, two = order.ranking(kind), two_bins[kind]
+        ranking, two = order.ranking(kind), raw if kind == "raw" else two_bin(scores, kind)
         described[kind] = {
             **figures(scores, kind, whole=whole),
             **figures(ranking, kind, whole=whole),
             "two_bin_error": two.value,
             "two_bin_noise": two.noise,
-            "two_bin_gain": gain(two_bins["raw"], two)._asdict() if kind != "raw" else None,
-            "top": [_found(ranking, volume) for volume in VOLUMES],
+            "two_bin_gain": gain(raw, two)._asdict() if kind != "raw" else None,
+            "top": [_found(ranking, volume) for volume in (VOLUMES if whole else GAUGED)],
             **(_curves(scores, kind) if whole else {"cells": _cells(scores, kind)}),
-            **_windows(histories, kind),
+            **(_windows(histories, kind) if whole or kind == "calibrated" else {}),
         }
     for alarmed in KINDS:
         described[alarmed] |= {"alarm": windows.alarm(histories, alarmed, since_ms), **_biased(histories, alarmed)}
@@ -329,7 +332,7 @@ def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]
     }
 
 
-def distributed(found: StateRows, stream: str, _: Policy | None) -> dict[str, Any] | None:
+def distributed(found: StateRows, stream: str) -> dict[str, Any] | None:
     """Return the shift of raw forecasts of the last week, and since yesterday, against earlier ones; None if few."""
     held = list(found.of(kinds.DISTRIBUTION, stream).values())
     if not held:
@@ -384,7 +387,6 @@ PARTS: Final[Mapping[str, Callable[[StateRows, str, Policy | None], Any]]] = {
     "warm_up": warm_up.of_rows,
     "ages": aged,
     "withheld": withheld,
-    "forecasts": distributed,
     "weighted": weights.of_rows,
     "segments": lambda *of: (found := segmented(*of)) and segments.describe(found.values()),
     "biases": biased,

@@ -65,7 +65,7 @@ def values(found: Any, along: tuple[Step, ...]) -> Iterator[tuple[float, Labels]
             for value, more in values(inner, along[1:]):
                 yield value, {**own, **more}
         return
-    value = 1.0 if isinstance(found, Mapping) else float(len(found) if isinstance(found, list) else found)
+    value = 1.0 if type(found) is dict else float(len(found) if type(found) is list else found)
     if not isnan(value):
         yield value, {}
 

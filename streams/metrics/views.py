@@ -6,6 +6,7 @@ rules in ``deploy/prometheus`` add the sums and divide last. What they can compu
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from state.policy import Policy
 from streams.metrics.catalogue import CATALOGUE
@@ -13,6 +14,9 @@ from streams.metrics.description import describe, guarantee, saturated
 from streams.metrics.metric import Sample
 from streams.metrics.places import steps, values
 from streams.metrics.rows import StateRows
+
+#: The metrics whose values a description has.
+SHOWN: Final = [metric for metric in CATALOGUE.values() if metric.at]
 
 
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
@@ -25,6 +29,6 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
     if calibrators := described["calibrators"]:
         learnt = sum(each["version"] for each in calibrators)
         described["learning"] = guarantee(calibrators) | {"saturated": saturated(calibrators), "learnt": learnt}
-    for metric in CATALOGUE.values():
-        for value, labels in values(described, steps(metric.at)) if metric.at else ():
-            yield metric.name, (stream, *(labels[each] for each in metric.labels[1:])), value
+    for metric in SHOWN:
+        for value, labels in values(described, steps(metric.at)):
+            yield metric.name, (stream, *[labels[each] for each in metric.labels[1:]]), value
