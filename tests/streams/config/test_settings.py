@@ -82,8 +82,8 @@ def test_variables_are_read(variable: str) -> None:
 @pytest.mark.parametrize(("group", "given"), [("security", SECURITY), ("access", ACCESS)])
 def test_the_variables_of_a_group_are_read(group: str, given: dict[str, str]) -> None:
     held = getattr(Settings.from_env(given), group)
-    named = variables.variables_of(type(held))
-    assert {named[f.name]: value for f in fields(held) if (value := getattr(held, f.name)) is not None} == given
+    found = {name: getattr(held, each.name) for name, each in variables.variables_of(held).items()}
+    assert {name: value for name, value in found.items() if value is not None} == given
 
 
 def test_the_key_of_the_draws_is_read_and_kept_out_of_sight(tmp_path: Path) -> None:
