@@ -13,7 +13,7 @@ from state.fence import FATES
 from state.kind import KINDS, Part
 from streams.config import stream_config
 from streams.config.settings import Settings
-from streams.metrics.catalogue import CATALOGUE, PROCESS
+from streams.metrics.catalogue import CATALOGUE, PROCESS, STREAM_SERIES
 from streams.records import output_schemas, skips  # noqa: F401 - declares rows
 from streams.records.decoding import REASONS
 from streams.sources import config
@@ -126,6 +126,7 @@ def _metrics() -> list[str]:
             ("name", "kind", "labels", "meaning", "what to do"),
             [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
         ),
+        f"\nA stream has at most {STREAM_SERIES} series.",
         f"\nBeside them, of the process, and of `trueup-readers`, its child: {_named(PROCESS)}.",
     ]
 

@@ -24,10 +24,10 @@ from streams.sources import far_off
 from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
 from streams.sources.mapping import Mapping
+from streams.sources.modes import Source
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal, Unfit, short
 from streams.sources.schemas import Schemas
-from streams.sources.source import Source
 
 #: Longest wait for the records of a topic, s.
 SECONDS = 30.0

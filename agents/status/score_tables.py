@@ -10,32 +10,10 @@ from agents.status.number_format import NONE, count, minute, score, signed
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
 from streams.metrics.description import guarantee, promises_p, saturated
+from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
 
 Described = Mapping[str, Any]
-#: Rows of the tables of scores: words and key.
-CALLED: Final = (
-    ("calibration error (ECE)", "ece"),
-    ("by chance alone", "ece_noise"),
-    ("smooth ECE", "smooth_ece"),
-    ("distance to calibration, at most", "certificate"),
-    ("relative error", "relative_error"),
-    ("by chance alone", "relative_error_noise"),
-    ("mean off by", "relative_bias"),
-    ("by chance alone, ±", "relative_bias_noise"),
-    ("AUC, lately", "auc"),
-    ("± its standard error", "auc_error"),
-    ("Gini", "gini"),
-    ("KS", "ks"),
-    ("Brier score", "brier"),
-    ("log loss", "log_loss"),
-    ("misclassified at .5", "misclassification"),
-    ("classwise ECE", "classwise_ece"),
-    ("top-label ECE", "top_label_ece"),
-    ("accuracy", "accuracy"),
-    ("coverage error", "coverage_error"),
-    ("CRPS", "crps"),
-)
 #: Losses whose regret or difference is kept, in words.
 _REGRETS: Final = {"brier": "squared error", "log": "log loss", "misclassification": "misclassified at .5"}
 LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball loss"}
@@ -69,11 +47,11 @@ def scores(described: Described) -> Iterator[Table]:
         rows: list[list[object]] = [
             # Of classes and numbers it is over the life of the state.
             [
-                words if scored is described else words.removesuffix(", lately"),
-                *((_relative if "relative_bias" in key else score)(scored[kind][key]) for kind in kinds),
+                each.words if scored is described else each.words.removesuffix(", lately"),
+                *((_relative if "relative_bias" in each.name else score)(scored[kind][each.name]) for kind in kinds),
             ]
-            for words, key in CALLED
-            if key in scored["raw"]
+            for each in FIGURES
+            if each.words and each.name in scored["raw"]
         ]
         rows += [[words, *cells] for words, cells in _more(scored, kinds)]
         note = NORMALISED if "classwise_ece" in scored["raw"] else ""

@@ -6,15 +6,16 @@ from typing import Any, Final
 from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
 from agents.status.number_format import NONE, cell, count, score, share, signed, valued
-from agents.status.score_tables import CALLED, Table, bad
+from agents.status.score_tables import Table, bad
 from replay.intervals import COLUMNS
 from replay.report.rule import Verdicts, judged_alone
 from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
+from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
 
 #: What figures of classes and numbers are called.
-_WORDS: Final = {key: words for words, key in CALLED} | {"auc": "AUC", "pinball": "pinball loss"}
+_WORDS: Final = {each.name: each.words for each in FIGURES} | {"auc": "AUC", "pinball": "pinball loss"}
 #: Months that are shown, the last ones; the JSON has all.
 MONTHS: Final = 12
 #: Streams of a contender that are shown, those with most forecasts; the JSON has more.

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import Any
 
 from state.engine import BATCH_LIMIT
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.witnesses import SLACK
 from streams.config import stream_config, variables
+from streams.config.variables import setting
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
 from streams.sources import carrying
+from streams.sources.modes import Source
 from streams.sources.registry import Registry
-from streams.sources.source import Source
 
 #: Most addresses of brokers.
 BROKERS = 100
@@ -92,10 +92,6 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
-    return field(default=default, metadata={"help": help_, "parse": parse})
-
-
 @dataclass(frozen=True)
 class Coin:
     """The secret that keys the draws. Every worker of a group needs the same."""
@@ -119,123 +115,123 @@ GROUPS = (Security, Access, Coin, Registry)
 class Declared:
     """The fields of `streams.config.settings.Settings`, which checks them and derives names from them."""
 
-    brokers: tuple[str, ...] = _setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
-    app_id: str = _setting("Consumer group, and first part of the changelog's name", _name, "trueup")
-    instance_id: str | None = _setting(
+    brokers: tuple[str, ...] = setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
+    app_id: str = setting("Consumer group, and first part of the changelog's name", _name, "trueup")
+    instance_id: str | None = setting(
         "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
     )
-    data_dir: Path = _setting(
+    data_dir: Path = setting(
         "Where the state is kept, in a directory named after TRUEUP_APP_ID; each worker needs its own",
         Path,
         Path("trueup-data"),
     )
-    streams: Path | None = _setting("TOML file that configures streams", Path, None)
-    default_calibrator: str = _setting(
+    streams: Path | None = setting("TOML file that configures streams", Path, None)
+    default_calibrator: str = setting(
         "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
     )
-    topic_prefix: str = _setting(
+    topic_prefix: str = setting(
         "What the names of all of trueup's own topics begin with; topics of sources are named as they are", _prefix, ""
     )
-    forecasts: str = _setting("Topic of forecasts", _name, "forecasts")
-    outcomes: str = _setting("Topic of outcomes", _name, "outcomes")
-    calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
-    resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
-    dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
-    owners: str = _setting(
+    forecasts: str = setting("Topic of forecasts", _name, "forecasts")
+    outcomes: str = setting("Topic of outcomes", _name, "outcomes")
+    calibrated: str = setting("Topic of calibrated predictions", _name, "calibrated")
+    resolved: str = setting("Topic of forecasts joined with outcomes", _name, "resolved")
+    dead_letters: str = setting("Topic of records that cannot be used", _name, "dead-letters")
+    owners: str = setting(
         "Topic that says which application writes which topics; TRUEUP_TOPIC_PREFIX does not count, as all share it",
         _name,
         "trueup-owners",
     )
-    output_format: str = _setting(
+    output_format: str = setting(
         "Format of calibrated and resolved: json, or, with schemas in the registry, avro",
         lambda value: _one_of(value, OUTPUT_FORMATS),
         OUTPUT_FORMATS[0],
     )
-    output_register: str = _setting(
+    output_register: str = setting(
         "Whether the schemas are registered at the start; no: they must be there",
         lambda value: _one_of(value, ("yes", "no")),
         "yes",
     )
-    maps: str | None = _setting(
+    maps: str | None = setting(
         "Topic of maps from raw to served probabilities, which decision services follow; without it none are written",
         _name,
         None,
     )
-    maps_seconds: float = _setting(
+    maps_seconds: float = setting(
         "Least time between two maps of a stream, s; a stream has one if it has metrics of its own",
         _seconds(0.1, 3600),
         10.0,
     )
-    metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
-    metrics_port: int = _setting("Port of /metrics, /healthz and /readyz; 0: a free one", _number(0, 65_535), 9464)
-    metrics_streams: int = _setting(
+    metrics_host: str = setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
+    metrics_port: int = setting("Port of /metrics, /healthz and /readyz; 0: a free one", _number(0, 65_535), 9464)
+    metrics_streams: int = setting(
         "Streams with metrics of their own, the TOML file's first; raise Prometheus's sample_limit with it",
         _number(1, 10_000),
         200,
     )
-    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
-    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
-    ahead_seconds: float = _setting(
+    record_bytes: int = setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
+    id_bytes: int = setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
+    ahead_seconds: float = setting(
         "How far an event's ts may lie ahead of its Kafka timestamp, and that ahead of the brokers' clock, s",
         _seconds(0, 1e9),
         300.0,
     )
-    letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
-    batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
-    batch_bytes: int = _setting(
+    letter_bytes: int = setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
+    batch_records: int = setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
+    batch_bytes: int = setting(
         "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
     )
-    compression: str = _setting(
+    compression: str = setting(
         "Codec of outputs and changelog: none, gzip, snappy, lz4 or zstd; inputs may have any",
         lambda value: _one_of(value, tuple(codecs.NUMBERS)),
         "zstd",
     )
-    unpacked_bytes: int = _setting(
+    unpacked_bytes: int = setting(
         "Most bytes a compressed batch of the inputs may expand to; a larger one is one dead letter",
         _number(1 << 20, 1 << 30),
         32 << 20,
     )
-    patience_seconds: float = _setting(
+    patience_seconds: float = setting(
         "How long one input waits for the other, where that is behind, s", _seconds(0, 3600), 10.0
     )
-    quiet_seconds: float = _setting(
+    quiet_seconds: float = setting(
         "On inputs that fall quiet, how far stream time stays behind the clock, s; 0: it waits for the next record",
         _seconds(0, 86_400),
         SLACK / 1000,
     )
-    latency_ms: float = _setting(
+    latency_ms: float = setting(
         "How long a record may wait for others that are answered with it, ms; 0: not at all", _seconds(0, 1000), 5.0
     )
-    buffer_records: int = _setting(
+    buffer_records: int = setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
     )
-    commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
-    checkpoint_seconds: float = _setting(
+    commit_seconds: float = setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    checkpoint_seconds: float = setting(
         "How often the rows that changed are written, s; what was folded since is folded again after a crash",
         _seconds(0, 60),
         2.0,
     )
-    checkpoint_bytes: int = _setting(
+    checkpoint_bytes: int = setting(
         "Most bytes of rows that are written at once, as one record batch of the changelog, before compression; the "
         "changelog's max.message.bytes must be larger, and some providers allow 8 MB or 20 MB",
         _number(20_000, 100_000_000),
         19_000_000,
     )
-    standbys: int = _setting(
+    standbys: int = setting(
         "How many other workers keep a copy of a partition's state; each takes as much disk again", _number(0, 3), 0
     )
-    session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
-    request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
-    memory_bytes: int = _setting(
+    session_seconds: float = setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
+    request_seconds: float = setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
+    memory_bytes: int = setting(
         "Most memory of all that a worker keeps and buffers, for all partitions: 7/12 for streams, 4/12 for RocksDB, "
         "1/12 for fetched records; the process itself and what is under way take some 200 MB more",
         _number(1 << 20, 1 << 40),
         640 << 20,
     )
-    log_level: str = _setting(
+    log_level: str = setting(
         "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"
     )
-    data_loss: str = _setting(
+    data_loss: str = setting(
         "When inputs were deleted before they were read: 'stop' or 'continue'",
         lambda value: _one_of(value, ("stop", "continue")),
         "stop",

@@ -1,7 +1,6 @@
 """The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
 
 import re
-from dataclasses import fields
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import Any, Final
@@ -34,10 +33,8 @@ _OWN: Final = (
 
 def shown(settings: Settings) -> dict[str, str]:
     """Return every setting by its variable, in the order of the reference; empty for none, `HIDDEN` for a secret."""
-    found = {
-        f"TRUEUP_{f.name.upper()}": _text(getattr(settings, f.name)) for f in fields(settings) if "parse" in f.metadata
-    }
-    for held in (settings.security, settings.access, settings.registry):
+    found: dict[str, str] = {}
+    for held in (settings, settings.security, settings.access, settings.registry):
         found |= variables.values(held, HIDDEN)
     found["TRUEUP_COIN_KEY"] = HIDDEN if settings.policies.coin else ""
     return found
@@ -108,9 +105,3 @@ def _patterns(settings: Settings) -> list[tuple[str, Policy]]:
     if default is not None and all(pattern != "*" for pattern, _ in found):
         found.append(("*", default))
     return found
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return "" if value is None else str(value)

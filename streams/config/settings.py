@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from state.policy import DEFAULT_CALIBRATOR
 from streams.config import stream_config, variables
 from streams.config.declared import GROUPS, OUTPUT_FORMATS, Coin, Declared
+from streams.config.variables import variables_of
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
 from streams.sources import carrying, modes
@@ -264,9 +265,8 @@ class Settings(Declared):
     def described(cls) -> list[tuple[str, str, str]]:
         """Return the variable, the meaning and the default of every setting, security included."""
         own = [
-            (f"TRUEUP_{f.name.upper()}", str(f.metadata["help"]), _shown(f.default))
-            for f in fields(cls)
-            if "parse" in f.metadata
+            (name, each.metadata["meaning"], variables.text(each.default) or "none")
+            for name, each in variables_of(cls).items()
         ]
         return own + [(name, meaning, "none") for name, meaning in _grouped().items()]
 
@@ -276,21 +276,13 @@ class Settings(Declared):
 
         Raises SettingsError if a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
         """
-        known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
-        values: dict[str, Any] = {}
-        grouped = _grouped()
-        for name, value in environment.items():
-            if not name.startswith("TRUEUP_") or name in grouped or name in _ELSEWHERE:
-                continue
-            if name not in known:
-                meant = _nearest(name, (*known, *grouped))
+        known = (*variables_of(cls), *_grouped(), *_ELSEWHERE)
+        for name in environment:
+            if name.startswith("TRUEUP_") and name not in known:
+                meant = _nearest(name, known)
                 raise SettingsError(f"{name} is not a setting of trueup; {meant}'trueup run --help' lists all")
-            try:
-                values[known[name].name] = known[name].metadata["parse"](value)
-            except ValueError as exc:
-                shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
-                raise SettingsError(f"{name}{shown}: {exc}") from exc
         try:
+            values = variables.given(cls, environment)
             values["security"] = variables.read(Security, environment)
             values["registry"] = variables.read(Registry, environment)
             values["access"] = variables.read(Access, environment)
@@ -344,9 +336,3 @@ _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 def _grouped() -> dict[str, str]:
     """Return the meaning of each variable of `GROUPS`."""
     return {name: meaning for group in GROUPS for name, meaning in variables.meanings(group).items()}
-
-
-def _shown(default: object) -> str:
-    if isinstance(default, tuple):
-        return ",".join(default)
-    return str(default) if default not in (None, "") else "none"

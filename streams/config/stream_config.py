@@ -7,7 +7,7 @@ import datetime as dt
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from state.bands import Bands, Points
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policy
 from streams.sources.references import steps
+from streams.sources.specs import known
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Table = Mapping[str, Any]
@@ -103,14 +104,8 @@ def _policy(stream: Table, default_calibrator: str) -> Policy:
 
 def _read(what: str, table: Table, keys: Mapping[str, Key]) -> dict[str, Any]:
     """Return the values of a table by key, in the order of the keys."""
-    _known(what, table, keys)
+    known(table, keys, f"{what} ")
     return {name: key.read(table, name) for name, key in keys.items() if name in table}
-
-
-def _known(what: str, table: Table, allowed: Iterable[str]) -> None:
-    for name in table:
-        if name not in allowed:
-            raise ValueError(f"{what} has no setting {name!r}; there are: {', '.join(allowed)}")
 
 
 def _typed(kind: type, table: Table, name: str) -> Any:  # noqa: ANN401 - of the kind
@@ -207,7 +202,7 @@ def _share(name: str, value: str) -> float:
 
 def _points(stream: Table, name: str) -> Points:
     table, names = _table(stream, name), [each.name for each in fields(Points)]
-    _known("points", table, names)
+    known(table, names, "points ")
     if lacking := [each for each in names if each not in table]:
         raise ValueError(f"points has no {lacking[0]}: write points = {STREAM[name].example}")
     return Points(**{each: _number(table, each) for each in table})
@@ -258,7 +253,7 @@ def _challenger(given: object) -> Challenger:
         return Challenger(given, {})
     if not isinstance(given, dict) or "calibrator" not in given:
         raise ValueError(f"a challenger is the name of a calibrator, or a table that has one, got {given!r}")
-    _known("a challenger", given, Challenger._fields)
+    known(given, Challenger._fields, "a challenger ")
     return Challenger(_text(given, "calibrator"), _options({"options": {}, **given}, "options"))
 
 

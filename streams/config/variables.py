@@ -1,8 +1,8 @@
 """Variables that are fields of one class: each is declared once, with its name, its meaning and its default."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -48,44 +48,75 @@ def variable(name: str, meaning: str, default: str | None = None, *, in_file: st
     return field(default=default, repr=not in_file, metadata=metadata)
 
 
-def variables_of(of: type) -> dict[str, str]:
-    """Return the variable of each field of a class."""
-    return {each.name: each.metadata["variable"] for each in fields(of)}
+def setting(meaning: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
+    """Return a field that is read from ``TRUEUP_`` and its name in capitals.
+
+    ``parse``: returns the value of a text; raises ValueError that says what is allowed.
+    """
+    return field(default=default, metadata={"variable": "", "meaning": meaning, "secret": "", "parse": parse})
+
+
+def variables_of(of: Any) -> dict[str, Field[Any]]:  # noqa: ANN401 - a class of such fields, or an object of one
+    """Return the fields of a class that are variables, by their variables."""
+    declared = [each for each in fields(of) if "variable" in each.metadata]
+    return {each.metadata["variable"] or f"TRUEUP_{each.name.upper()}": each for each in declared}
+
+
+def variable_of(of: type, name: str) -> str:
+    """Return the variable of a field of a class."""
+    return next(variable for variable, each in variables_of(of).items() if each.name == name)
 
 
 def meanings(of: type) -> dict[str, str]:
     """Return the meaning of each variable of a class."""
     found: dict[str, str] = {}
-    for each in fields(of):
-        name, secret = each.metadata["variable"], each.metadata["secret"]
+    for name, each in variables_of(of).items():
         found[name] = each.metadata["meaning"]
-        if secret:
+        if secret := each.metadata["secret"]:
             found[name + _FILE] = f"File that holds {secret}"
     return found
 
 
 def values(held: Any, hidden: str) -> dict[str, str]:  # noqa: ANN401 - of such a class
     """Return the value of each variable of an object, ``hidden`` for a secret; empty for none."""
-    found = {each.metadata["variable"]: getattr(held, each.name) for each in fields(held)}
-    secrets = {each.metadata["variable"] for each in fields(held) if each.metadata["secret"]}
-    return {name: "" if value is None else hidden if name in secrets else str(value) for name, value in found.items()}
+    found = {name: (getattr(held, each.name), each.metadata["secret"]) for name, each in variables_of(held).items()}
+    return {name: hidden if secret and value is not None else text(value) for name, (value, secret) in found.items()}
+
+
+def text(value: object) -> str:
+    """Return a value as a variable has it; empty for none."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)
 
 
 def read(of: type[T], environment: Mapping[str, str]) -> T:
-    """Return an object of a class as the environment sets it, secrets read from their files.
+    """Return an object of a class as the environment sets it; raises ValueError as `given`, or if the class does."""
+    return of(**given(of, environment))
 
-    Raises ValueError if a secret is set twice or its file cannot be read, or if the class refuses what is set.
+
+def given(of: type, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a class that the environment sets, secrets read from their files.
+
+    Raises ValueError if a value is not allowed, or a secret is set twice or its file cannot be read.
     """
-    found: dict[str, str] = {}
-    for each in fields(of):  # type: ignore[arg-type]  # a dataclass
-        name = each.metadata["variable"]
+    found: dict[str, Any] = {}
+    for name, each in variables_of(of).items():
         if name in environment:
-            found[each.name] = environment[name]
+            found[each.name] = _parsed(name, environment[name], each.metadata.get("parse", str))
         if each.metadata["secret"] and (file := name + _FILE) in environment:
             if name in environment:
                 raise ValueError(f"{file} is set, and so is {name}: set one of them")
             found[each.name] = _secret(file, Path(environment[file]))
-    return of(**found)
+    return found
+
+
+def _parsed(name: str, value: str, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any setting's type
+    try:
+        return parse(value)
+    except ValueError as exc:
+        shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
+        raise ValueError(f"{name}{shown}: {exc}") from exc
 
 
 def _secret(name: str, path: Path) -> Secret:
@@ -97,16 +128,21 @@ def _secret(name: str, path: Path) -> Secret:
     return secret
 
 
-def text_of(name: str, path: Path, limit: int) -> str:
-    """Return the text of the file that a variable names, of so many bytes at most; raises ValueError if it is none."""
+def bytes_of(name: str, path: Path, limit: int) -> bytes:
+    """Return what a file holds that a setting names, so many bytes at most; raises ValueError if it cannot be read."""
     try:
         with path.open("rb") as file:
-            text = file.read(limit + 1)
+            held = file.read(limit + 1)
     except OSError as exc:
         raise ValueError(f"{name}: cannot read {path}: {exc.strerror}") from exc
-    if len(text) > limit:
+    if len(held) > limit:
         raise ValueError(f"{name}: {path} is longer than {limit} bytes")
+    return held
+
+
+def text_of(name: str, path: Path, limit: int) -> str:
+    """Return the text that a file holds, as `bytes_of`; raises ValueError if it is none."""
     try:
-        return text.decode()
+        return bytes_of(name, path, limit).decode()
     except UnicodeDecodeError:
         raise ValueError(f"{name}: {path} is not text in UTF-8") from None

@@ -17,7 +17,7 @@ from faust import auth
 from faust.types.auth import CredentialsT
 
 from streams.config.following_tls import FollowingContext
-from streams.config.variables import Secret, now, variable, variables_of
+from streams.config.variables import Secret, now, variable, variable_of
 from streams.kafka.sign_in import Tokens
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -83,7 +83,7 @@ class Security:
         used = MECHANISMS[self.mechanism] if self.sasl else ()
         for name in {each: None for fields in MECHANISMS.values() for each in fields}:
             if getattr(self, name) and name not in used:
-                unused = f"{variables_of(Security)[name]} is set, but"
+                unused = f"{variable_of(Security, name)} is set, but"
                 if not self.sasl:
                     raise ValueError(f"{unused} TRUEUP_SECURITY_PROTOCOL is {self.protocol}: set it to SASL_SSL")
                 raise ValueError(f"{unused} TRUEUP_SASL_MECHANISM={self.mechanism} does not use it")

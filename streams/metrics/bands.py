@@ -1,6 +1,6 @@
 """Bands of a stream as JSON, as samples and as a table: how many forecasts are in each, and what they are worth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -12,7 +12,6 @@ from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from state.scoring.windows import KINDS, Alarmed
 from state.segments import Segment
-from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, summed
 
 #: Most segments that are described: those with most forecasts above the lowest band.
@@ -30,7 +29,7 @@ Costs = tuple[float, float] | None
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool = True) -> dict[str, Any]:
-    """Return ``bands``, the counts of a stream's present bands, if ``whole`` also by segment and by day.
+    """Return the counts of a stream's present bands, if ``whole`` also by segment and by day.
 
     Nothing without forecasts.
     """
@@ -48,7 +47,7 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool
     if whole:
         described["days"] = by_day(counts.days(), policy.bands, costs)
         described["segments"] = by_segment(named, policy.bands, costs)
-    return {"bands": described}
+    return described
 
 
 def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresholds | None = None) -> dict[str, Any]:
@@ -107,20 +106,6 @@ def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs)
     return [
         {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
     ]
-
-
-def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of what `describe` described."""
-    for each in described["bands"]:
-        place, served = (stream, each["band"]), each["calibrated"]
-        for kind in KINDS:
-            yield "band_forecasts", (stream, kind, each["band"]), each[kind]["forecasts"]
-        yield "band_labels", place, served["known"]
-        yield "band_ones", place, served["ones"]
-        yield "band_caught", place, served["caught"]
-        yield "band_moved", place, each["moved"]
-        if served["cost"] is not None:
-            yield "band_cost", place, served["cost"]
 
 
 def keeping(described: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Challengers beside the champions they challenged: for gauges, ``streams show`` and ``streams promote``."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -11,7 +11,6 @@ from state.scoring.scores import Scores
 from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.metric import Sample
 
 #: Configurations of champion and challenger.
 Pair = tuple[str, str]
@@ -61,17 +60,3 @@ def _figures(scores: Scores | PairScores, kind: Alarmed) -> dict[str, Any]:
         "accuracy": or_none(scores.accuracy(kind)),
         "loss": {name: or_none(scores.loss(name, kind)) for name in scores.losses},
     }
-
-
-def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of a comparison that `describe` described."""
-    challenger = described["challenger"]
-    place = stream, str(challenger["calibrator"]), challenger["config"]
-    yield "shadow_events", place, described["events"]
-    for loss, difference in described["difference"].items():
-        for name, value in (
-            ("shadow_difference", difference["mean"]),
-            ("shadow_difference_error", difference["error"]),
-        ):
-            if value is not None:
-                yield name, (*place, loss), value

@@ -1,8 +1,7 @@
 """The state of a stream as JSON: for ``trueup streams show``, the status page and the gauges."""
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import add
 from statistics import fmean
@@ -14,14 +13,14 @@ from state import kinds
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
+from state.kind import KINDS as KINDS_OF_ROWS
 from state.policy import Policy
 from state.policy_checks import ALIKE
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
-from state.scoring.cells import Bin
-from state.scoring.certificate import certificate
+from state.scoring.cells import BANDS, BINS, Bin
 from state.scoring.class_scores import ClassScores
-from state.scoring.distribution import SHIFTED, Distribution
+from state.scoring.distribution import SHIFTED
 from state.scoring.findings import findings, late
 from state.scoring.history import History
 from state.scoring.losses import NAMES
@@ -46,11 +45,15 @@ from streams.metrics import (
     weights,
     windows,
 )
-from streams.metrics.figures import or_none
+from streams.metrics.figures import figures, or_none
 from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
+#: The shares of the highest forecasts whose recall a gauge shows.
+GAUGED: Final = (0.01,)
+#: Names of the cells of a forecast: ten bands below .1, then the bins of tenths.
+CELLS: Final = (*(f"0.{band}" for band in range(len(BANDS) + 1)), *map(str, range(1, BINS)))
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:
@@ -76,56 +79,63 @@ def brief(found: StateRows, stream: str) -> dict[str, Any]:
 
 
 def describe(
-    found: StateRows, stream: str, policy: Policy | None = None, now_ms: int = 0, idle_ms: int = 0
+    found: StateRows,
+    stream: str,
+    policy: Policy | None = None,
+    now_ms: int = 0,
+    idle_ms: int = 0,
+    *,
+    whole: bool = True,
 ) -> dict[str, Any]:
     """Return the state of a stream as JSON.
 
     ``policy`` is its present configuration; ``now_ms`` stream time, 0: that of its last record; ``idle_ms`` the time
-    since its worker's last batch.
+    since its worker's last batch; ``whole``: False leaves out what no gauge shows, which takes half of the time.
     """
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
-    described: dict[str, Any] = {"resolved": scores.n}
+    described: dict[str, Any] = {"resolved": scores.n, "partitions": len(histories)}
     since_ms = min((each.ms for each in found.of(kinds.ALARMS, stream).values()), default=None)
-    if (warming := warmed(found, stream, policy)) is not None:
-        described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
-        described |= _described(histories, scores, since_ms)
-    if found.of(kinds.AGES, stream):
-        described["ages"] = aged(found, stream, policy)
-    if coverages := covered(found, stream, policy):
-        described["withheld"] = withheld(coverages)
-    if distributions := found.of(kinds.DISTRIBUTION, stream):
-        described["forecasts"] = distributed(distributions.values())
-    by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
-    for (partition, config), each in found.of(kinds.VECTORS, stream).items():
-        if each.n:
-            by_config[config][partition] = each
-    if by_config:
-        described["vectors"] = {config: vectors.describe(each, since_ms) for config, each in sorted(by_config.items())}
-    described |= bands.of_rows(found, stream, policy) | weights.of_rows(found, stream, policy)
-    if by_segment := segmented(found, stream, policy):
-        described["segments"] = segments.describe(by_segment.values())
-    lists = {
-        "served": served_map.describe(found, stream, policy),
-        "biases": biased(found, stream, policy),
-        "shadows": compared(found, stream, policy),
-        "versions": versions.describe(versions.parts(found, stream, policy)),
-    }
-    described |= {name: value for name, value in lists.items() if value}
-    if policy is not None and policy.frozen:
-        described["frozen"] = True
+        described |= _described(histories, scores, since_ms, whole=whole)
+    parts: dict[str, Any] = {name: part(found, stream, policy) for name, part in PARTS.items()}
+    parts["vectors"] = _vectors(found, stream, since_ms)
+    parts["bands"] = bands.of_rows(found, stream, policy, whole=whole)
+    parts["forecasts"] = distributed(found, stream) if whole else None
+    parts["served"] = served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW)
+    described |= {name: part for name, part in parts.items() if part}
+    if "warm_up" in described:
+        described["warm_up"]["words"] = warm_up.words(described["warm_up"], scores)
     described["calibrators"] = [
         {
             "partition": partition,
             "config": config,
             **orjson.loads(served.recipe),
             **learnt(served),
-            **_counted(served),
+            **(_counted(served) if whole else {}),
         }
         for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
-    return described | _standing(found, stream, described, now_ms, idle_ms)
+    return described | _standing(found, stream, described, now_ms, idle_ms) if whole else described
+
+
+def _gauged(found: StateRows, stream: str, _: Policy | None) -> dict[str, float | None]:
+    """Return the gauges that kinds of rows declare."""
+    return {
+        name: None if (value := figure.of(values)) is None else or_none(value)
+        for kind in list(KINDS_OF_ROWS.values())
+        if kind.figures and (values := list(found.of(kind, stream).values()))
+        for name, figure in kind.figures.items()
+    }
+
+
+def _vectors(found: StateRows, stream: str, since_ms: int | None) -> dict[str, Any]:
+    """Return the scores of classes or numbers by configuration."""
+    by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
+    for (partition, config), each in found.of(kinds.VECTORS, stream).items():
+        if each.n:
+            by_config[config][partition] = each
+    return {config: vectors.describe(each, since_ms) for config, each in sorted(by_config.items())}
 
 
 def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int) -> dict[str, Any]:
@@ -142,30 +152,29 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
     return {"course": standing.describe(course, now_ms, from_ms), "standing": state}
 
 
-def _described(histories: dict[int, History], scores: Scores, since_ms: int | None) -> dict[str, Any]:
+def _described(histories: dict[int, History], scores: Scores, since_ms: int | None, *, whole: bool) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
     Rankings are those within the last windows. Over a life they would mix the answers of many maps.
     """
     order = lately(histories.values())
-    described: dict[str, Any] = {
-        kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _windows(histories, kind) for kind in scores.kinds
-    }
+    raw = two_bin(scores, "raw")
+    described: dict[str, Any] = {}
+    for kind in scores.kinds if whole else KINDS:
+        ranking, two = order.ranking(kind), raw if kind == "raw" else two_bin(scores, kind)
+        described[kind] = {
+            **figures(scores, kind, whole=whole),
+            **figures(ranking, kind, whole=whole),
+            "two_bin_error": two.value,
+            "two_bin_noise": two.noise,
+            "two_bin_gain": gain(raw, two)._asdict() if kind != "raw" else None,
+            "top": [_found(ranking, volume) for volume in (VOLUMES if whole else GAUGED)],
+            **(_curves(scores, kind) if whole else {"cells": _cells(scores, kind)}),
+            **(_windows(histories, kind) if whole or kind == "calibrated" else {}),
+        }
     for alarmed in KINDS:
         described[alarmed] |= {"alarm": windows.alarm(histories, alarmed, since_ms), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
-
-
-def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
-    present = serving(found, stream, policy)
-    held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # Last, and so kept in `first`, is the calibrator that was warm first: later versions begin with its map.
-    held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
-    first = {n: each for (n, _), each in held}
-    vectors_of = found.of(kinds.VECTORS, stream).items()
-    scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present is None or config in present}
-    return warm_up.describe(first, scored or found.of(kinds.SCORES, stream), covered(found, stream, policy))
 
 
 def compared(found: StateRows, stream: str, policy: Policy | None = None) -> list[dict[str, Any]]:
@@ -228,28 +237,25 @@ def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
     return backs == {Certified.name}
 
 
-def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
-    """Return the scores of all events."""
-    found, ranking, bins = two_bin(scores, kind), scores.ranking(kind), scores.bins(kind)
+def _curves(scores: Scores, kind: Scored) -> dict[str, Any]:
+    """Return the scores that are more than one number."""
+    bins = scores.bins(kind)
     return {
-        "ece": scores.error(kind),
-        "ece_noise": scores.noise(kind),
-        "smooth_ece": scores.smooth_ece(kind),
-        "certificate": or_none(certificate(ranking)),
-        "two_bin_error": found.value,
-        "two_bin_noise": found.noise,
-        "two_bin_gain": gain(two_bin(scores, "raw"), found)._asdict() if kind != "raw" else None,
-        "relative_error": or_none(scores.relative_error(kind)),
-        "relative_error_noise": or_none(scores.relative_noise(kind)),
-        "relative_bias": or_none(scores.relative_bias(kind)),
-        "relative_bias_noise": or_none(scores.relative_bias_noise(kind)),
-        **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
         "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(bins),
         "low_reliability": _curve(scores.bands(kind)),
-        "quantiles": ranking.bins(QUANTILES),
+        "quantiles": scores.ranking(kind).bins(QUANTILES),
         "mean": sum(each.p for each in bins) / scores.n,
         "observed": sum(each.y for each in bins) / scores.n,
+    }
+
+
+def _cells(scores: Scores, kind: Scored) -> dict[str, dict[str, float]]:
+    """Return the sums of cells that have events, by name."""
+    return {
+        name: {"events": each.n, "forecasts": each.p, "outcomes": each.y}
+        for name, each in zip(CELLS, scores.cells(kind), strict=True)
+        if each.n
     }
 
 
@@ -258,49 +264,43 @@ def lately(histories: Iterable[History]) -> Order:
     return reduce(Order.__add__, [each.lately for each in histories], Order())
 
 
-def _ranked(ranking: Within) -> dict[str, Any]:
-    """Return how well forecasts separate events."""
-    area = ranking.auc()
-    top = []
-    for volume in VOLUMES:
-        recall, precision = ranking.at(volume)
-        top.append(
-            {
-                "volume": volume,
-                "recall": or_none(recall.value),
-                "recall_error": or_none(recall.error),
-                "precision": or_none(precision.value),
-                "precision_error": or_none(precision.error),
-            }
-        )
+def _found(ranking: Within, volume: float) -> dict[str, Any]:
+    """Return what is found among the highest forecasts, of which there are so many."""
+    recall, precision = ranking.at(volume)
     return {
-        "auc": or_none(area.value),
-        "auc_error": or_none(area.error),
-        "gini": or_none(2.0 * area.value - 1.0),
-        "ks": or_none(ranking.ks()),
-        "top": top,
+        "volume": volume,
+        "recall": or_none(recall.value),
+        "recall_error": or_none(recall.error),
+        "precision": or_none(precision.value),
+        "precision_error": or_none(precision.error),
     }
 
 
-def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
+def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it.
 
     ``of`` so many; ``since_ms``: stream time at which the first of them began to, None without any.
     """
-    covered = sum(found.values(), Coverage())
-    uncovered = {n: each.since_ms for n, each in sorted(found.items()) if each.uncovered}
+    coverages = covered(found, stream, policy)
+    if not coverages:
+        return None
+    both = sum(coverages.values(), Coverage())
+    uncovered = {n: each.since_ms for n, each in sorted(coverages.items()) if each.uncovered}
     return {
         "partitions": {UNLABELLED: list(uncovered)},
-        "of": len(found),
+        "of": len(coverages),
         "since_ms": min(uncovered.values(), default=None),
-        "labelled": covered.share if covered.labels else None,
+        "labelled": both.share if both.labels else None,
     }
 
 
-def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
+def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
-    ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
-    coverages = covered(rows_of, stream, policy).values()
+    held = list(found.of(kinds.AGES, stream).values())
+    if not held:
+        return None
+    ages = reduce(add, held)
+    coverages = covered(found, stream, policy).values()
     uncovered = [each for each in coverages if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     told = (
@@ -332,9 +332,12 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     }
 
 
-def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
+def distributed(found: StateRows, stream: str) -> dict[str, Any] | None:
     """Return the shift of raw forecasts of the last week, and since yesterday, against earlier ones; None if few."""
-    both = reduce(add, found)  # of one partition unchanged: adding to nothing costs more than all the rest
+    held = list(found.of(kinds.DISTRIBUTION, stream).values())
+    if not held:
+        return None
+    both = reduce(add, held)  # of one partition unchanged: adding to nothing costs more than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),
@@ -349,8 +352,7 @@ def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
 
 def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
     """Return the last window of all partitions and the worst of any, with the figures that only probabilities have."""
-    described = windows.describe(histories, kind, "ece", "ece_noise")
-    newest, off = windows_of.last(histories.values()), windows_of.worst(histories.values(), kind)
+    described, newest, off = windows.describe(histories, kind, "ece", "ece_noise")
     if newest is not None and off is not None:
         described["last_window"] |= {
             "relative_bias": or_none(newest.relative_bias(kind)),
@@ -378,3 +380,18 @@ def _counted(served: Served) -> dict[str, Any]:
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:
     return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
+
+
+#: Parts of a description by name: each returns its part of a stream's rows under a policy, empty if there is none.
+PARTS: Final[Mapping[str, Callable[[StateRows, str, Policy | None], Any]]] = {
+    "warm_up": warm_up.of_rows,
+    "ages": aged,
+    "withheld": withheld,
+    "weighted": weights.of_rows,
+    "segments": lambda *of: (found := segmented(*of)) and segments.describe(found.values()),
+    "biases": biased,
+    "shadows": compared,
+    "versions": lambda *of: versions.describe(versions.parts(*of)),
+    "frozen": lambda _, __, policy: policy is not None and policy.frozen,
+    "gauges": _gauged,
+}

@@ -1,7 +1,78 @@
-"""Figures as JSON has them, null where there is no number, and tables of them."""
+"""Scores of each kind of forecast that are one number: declared once, for JSON, tables and gauges.
+
+A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. A gauge of it
+is declared in `streams.metrics.stream_metrics`.
+"""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any, Final, NamedTuple
+
+from state.scoring.certificate import certificate
+from state.scoring.class_scores import ClassScores
+from state.scoring.order import Within
+from state.scoring.quantile_scores import QuantileScores
+from state.scoring.scores import Kind, Scores
+from state.scoring.windows import KINDS
+
+
+class Figure(NamedTuple):
+    """A score that is one number."""
+
+    #: Its name in JSON.
+    name: str
+    #: What tables call it; empty: it has no row of its own.
+    words: str
+    #: What it is a figure of.
+    scores: tuple[type, ...]
+    #: Returns it; NaN: there is none.
+    of: Callable[[Any, Kind], float]
+    #: Of probabilities: the kinds of forecast of which a gauge shows it.
+    gauges: tuple[Kind, ...] = ()
+
+
+_P, _CLASSES, _NUMBERS, _RANKING = (Scores,), (ClassScores,), (QuantileScores,), (Within,)
+#: In the order of tables.
+FIGURES: Final = (
+    Figure("ece", "calibration error (ECE)", _P, Scores.error),
+    Figure("ece_noise", "by chance alone", _P, Scores.noise),
+    Figure("smooth_ece", "smooth ECE", _P, Scores.smooth_ece),
+    Figure(
+        "certificate",
+        "distance to calibration, at most",
+        _P,
+        lambda of, kind: certificate(of.ranking(kind)),
+        gauges=("calibrated",),
+    ),
+    Figure("relative_error", "relative error", _P, Scores.relative_error),
+    Figure("relative_error_noise", "by chance alone", _P, Scores.relative_noise),
+    Figure("relative_bias", "mean off by", _P, Scores.relative_bias),
+    Figure("relative_bias_noise", "by chance alone, ±", _P, Scores.relative_bias_noise),
+    Figure("auc", "AUC, lately", _RANKING, lambda of, _: of.auc().value, gauges=KINDS),
+    Figure("auc_error", "± its standard error", _RANKING, lambda of, _: of.auc().error, gauges=("raw",)),
+    Figure("gini", "Gini", _RANKING, lambda of, _: 2.0 * of.auc().value - 1.0),
+    Figure("ks", "KS", _RANKING, lambda of, _: of.ks()),
+    Figure("brier", "Brier score", (Scores, ClassScores), lambda of, kind: of.brier(kind), gauges=KINDS),
+    Figure("log_loss", "log loss", (Scores, ClassScores), lambda of, kind: of.log_loss(kind), gauges=KINDS),
+    Figure("misclassification", "misclassified at .5", _P, lambda of, kind: of.loss("misclassification", kind)),
+    Figure("classwise_ece", "classwise ECE", _CLASSES, ClassScores.classwise_ece),
+    Figure("top_label_ece", "top-label ECE", _CLASSES, ClassScores.error),
+    Figure("accuracy", "accuracy", _CLASSES, ClassScores.accuracy),
+    Figure("coverage_error", "coverage error", _NUMBERS, QuantileScores.error),
+    Figure("crps", "CRPS", _NUMBERS, QuantileScores.crps),
+    Figure("mean_pinball_loss", "", _NUMBERS, lambda of, kind: fmean(of.pinball(kind))),
+    Figure("interval_width", "", _NUMBERS, lambda of, kind: of.widths(kind)[0]),
+)
+
+
+def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - as `FIGURES` say
+    """Return the figures of scores or of a ranking, by name; without ``whole`` those that gauges show."""
+    return {
+        each.name: or_none(each.of(scores, kind))
+        for each in FIGURES
+        if isinstance(scores, each.scores) and (whole or kind in each.gauges)
+    }
 
 
 def or_none(value: float) -> float | None:

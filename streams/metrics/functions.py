@@ -1,13 +1,12 @@
 """Biases that a calibrator bounds, each beside its bound: along features, and along functions of the answer."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
 
 from state.calibrators.base import Bias
 from state.served import Served
-from streams.metrics.metric import Sample
 
 #: Most functions of a stream with series of their own: those with a bias nearest to its bound.
 SERIES: Final = 5
@@ -38,10 +37,3 @@ def describe(parts: Iterable[Part]) -> list[dict[str, Any]]:
         {"name": name, "bias": bias / learnt, "bound": bound / learnt} for name, (learnt, bias, bound) in sums.items()
     ]
     return sorted(described, key=lambda each: -abs(each["bias"]) / each["bound"])
-
-
-def samples(stream: str, described: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
-    """Yield the samples of what `describe` described."""
-    for each in described[:SERIES]:
-        yield "function_bias", (stream, each["name"]), each["bias"]
-        yield "function_bias_bound", (stream, each["name"]), each["bound"]

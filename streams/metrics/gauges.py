@@ -27,6 +27,8 @@ EARLY: Final = 600
 #: Origin of a label that was learnt at maturity, with the fates that count it.
 MATURED: Final = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
+#: The counters by stream: forecasts answered, events resolved, and events that taught nothing.
+ANSWERED, SCORED, UNTAUGHT = "answered_forecasts", "scored_events", "untaught_events"
 
 
 #: Counters, with the series that start at zero.
@@ -68,10 +70,8 @@ class Gauges(Folding):
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: Forecasts answered, events resolved, and events that taught nothing, by label of the stream.
-        self._answered: dict[str, int] = {}
-        self._scored: dict[str, int] = {}
-        self._untaught: dict[str, int] = {}
+        #: For each counter by stream, what it counted, by the label of the stream.
+        self._by_stream: dict[str, dict[str, int]] = {name: {} for name in (ANSWERED, SCORED, UNTAUGHT)}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
@@ -82,20 +82,19 @@ class Gauges(Folding):
         self._held[partition] = held
         for stream in held.streams():
             if not self.shows(stream):
-                held.drop(stream)
+                del held.rows[stream]
         self._counters["opened_partitions"].inc()
         # Start at zero, so that increase() sees the first events. A new stream starts with its first batch.
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
-            self._answered.setdefault(stream, 0)
-            self._scored.setdefault(stream, 0)
             policy = self._policies.of(stream) if stream else None
-            if policy is not None and (policy.entity or policy.label_rate):
-                self._untaught.setdefault(stream, 0)
+            untaught = policy is not None and (policy.entity or policy.label_rate)
+            for name in (ANSWERED, SCORED, *([UNTAUGHT] if untaught else [])):
+                self._by_stream[name].setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
         if partition in self._held:
-            self._held[partition].add(held)
+            self._held[partition].rows.update(held.rows)
 
     def gained(self) -> list[str]:
         """Return the streams that gained a slot since the last call; their rows are yet to be read."""
@@ -141,11 +140,11 @@ class Gauges(Folding):
         if effects.lapsed:
             soon = (self._updated + EARLY) * 1000
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
-        self._count(effects.answered, self._answered)
-        self._count(effects.resolved, self._scored)
+        self._count(ANSWERED, effects.answered)
+        self._count(SCORED, effects.resolved)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
-        self._count(effects.untaught, self._untaught)
+        self._count(UNTAUGHT, effects.untaught)
         self._counters["contradicting_outcomes"].inc(effects.contradicting)
         held = self._held.get(partition)
         if held is None:
@@ -154,8 +153,8 @@ class Gauges(Folding):
         for loses, gains in self._slots.active(_events(effects)):
             self._gained.append(gains)
             for each in self._held.values():
-                each.drop(loses)
-            for counted in (self._answered, self._scored, self._untaught):
+                each.rows.pop(loses, None)
+            for counted in self._by_stream.values():
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -184,8 +183,9 @@ class Gauges(Folding):
             if fates[fate]:
                 self._counters["matured_events"].labels(label).inc(fates[fate])
 
-    def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
+    def _count(self, name: str, found: Mapping[str, int]) -> None:
         """Add up what was counted by stream."""
+        counted = self._by_stream[name]
         for stream, n in found.items():
             label = stream if stream and self.shows(stream) else HIDDEN
             counted[label] = counted.get(label, 0) + n
@@ -203,11 +203,7 @@ class Gauges(Folding):
 
     def counted(self) -> dict[str, dict[str, int]]:
         """Return what each counter by stream counted."""
-        return {
-            "answered_forecasts": self._answered.copy(),
-            "scored_events": self._scored.copy(),
-            "untaught_events": self._untaught.copy(),
-        }
+        return {name: counted.copy() for name, counted in self._by_stream.items()}
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the worker that are neither counters nor of one stream."""

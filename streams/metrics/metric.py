@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from streams.metrics.places import labels, series
+
 #: Name of the metric without its prefix, values of its labels in the order of the catalogue, value.
 Sample = tuple[str, tuple[str, ...], float]
 
@@ -22,16 +24,24 @@ class Metric:
     help: str
     #: What an operator does with it.
     remedy: str = ""
-    #: Most series of one stream, those of its challengers included; 0 without a label ``stream``.
-    series: int = 0
+    #: Where the description of a stream has its values, see `streams.metrics.places`; empty: they are counted.
+    at: str = ""
+
+    @property
+    def series(self) -> int:
+        """Most series of one stream, those of its challengers included; 0 without a label ``stream``."""
+        return series(self.at) if self.at else int("stream" in self.labels)
 
 
-def _declared(
-    kind: Literal["counter", "gauge", "histogram"], of: str, says: str, remedy: str = "", series: int = 0
-) -> Metric:
+def _declared(kind: Literal["counter", "gauge", "histogram"], of: str, says: str, remedy: str = "") -> Metric:
     """Return a metric by its name with its labels, as Prometheus writes them; the rest as `Metric` has it."""
-    name, _, labels = of.rstrip("}").partition("{")
-    return Metric(name, kind, tuple(labels.split(", ")) if labels else (), says, remedy, series)
+    name, _, own = of.rstrip("}").partition("{")
+    return Metric(name, kind, tuple(own.split(", ")) if own else (), says, remedy)
 
 
 counter, gauge, histogram = partial(_declared, "counter"), partial(_declared, "gauge"), partial(_declared, "histogram")
+
+
+def shown(name: str, at: str, says: str, remedy: str = "") -> Metric:
+    """Return a gauge by stream whose values the description of the stream has; its labels are those of the place."""
+    return Metric(name, "gauge", ("stream", *labels(at)), says, remedy, at)

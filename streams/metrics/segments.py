@@ -18,7 +18,6 @@ from state.scoring.wilson import Interval, wilson
 from state.scoring.windows import KINDS, Alarmed
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.metric import Sample
 
 #: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000
@@ -160,26 +159,6 @@ def _of(found: Iterable[AnySegmentScores]) -> str:
     """Return what forecasts are by the field of their records: ``p``, ``probs`` or ``quantiles``."""
     first = next(iter(found), None)
     return FIELDS[first.kind] if isinstance(first, SegmentPairScores) else FIELDS[PROBABILITY]
-
-
-def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of segments that `describe` described."""
-    yield "segments_scored", (stream,), described["scored"]
-    yield "segments_off", (stream,), described["off"]
-    for each in described["worst"][:SERIES]:
-        place = stream, each["segment"], each["value"]
-        yield "segment_events", place, each["events"]
-        yield "segment_error", place, each["calibrated"]["ece"]
-        if "observed" in each:
-            yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
-        elif each["off"]["mean"] is not None:
-            yield "segment_bias", place, each["off"]["mean"]
-    yield "segments_silent", (stream,), len(described["silent"])
-    yield "segments_off_recently", (stream,), described["recently_off"]
-    for each in described["recent"][:SERIES]:
-        place = stream, each["segment"], each["value"]
-        yield "segment_alarm_recent_log10", place, each["alarm_log10"]
-        yield "segment_recent_bias", place, each["off"]["mean"]
 
 
 #: What is off lately, for classes and numbers, in words.

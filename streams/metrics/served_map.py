@@ -1,6 +1,6 @@
 """What a stream is served at present for a few raw scores, with intervals: as JSON and as samples."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist, fmean
 from typing import Any, Final
 
@@ -9,7 +9,6 @@ from state.evidence import Evidence, band_of
 from state.forecasts import PROBABILITY
 from state.policy import Policy
 from state.served import Served
-from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, covered, serving
 
 #: The raw probabilities that have series, evenly apart in log-odds, as nearly as round ones are.
@@ -76,15 +75,3 @@ def describe(
         mean, least, most = fmean(served.values()), min(served.values()), max(served.values())
         described.append({"raw": raw, "served": mean, "least": least, "most": most, "low": low, "high": high})
     return described
-
-
-def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
-    """Yield what `describe` describes of each of `RAW`, and whether the map is frozen."""
-    if policy is not None and policy.frozen:
-        yield "frozen", (stream,), 1.0
-    for each in describe(found, stream, policy, RAW):
-        place = stream, f"{each['raw']:g}"
-        yield "served_score", place, each["served"]
-        for end in ("low", "high"):
-            if each[end] is not None:
-                yield "served_interval", (*place, end), each[end]

@@ -38,14 +38,6 @@ class PartitionSnapshot:
         """Return a row of a stream; None if there is none."""
         return self.rows.get(stream, {}).get(kind.key(stream, *of))
 
-    def add(self, other: "PartitionSnapshot") -> None:
-        """Replace rows by those of ``other``; the fences stay."""
-        self.rows.update(other.rows)
-
-    def drop(self, stream: str) -> None:
-        """Drop a stream's rows."""
-        self.rows.pop(stream, None)
-
     def applied(
         self,
         changes: Changes,

@@ -11,345 +11,351 @@ from state.scoring.history import WINDOW
 from state.scoring.warm_up import LONGEST
 from state.scoring.windows import RECENT
 from streams.metrics import functions, served_map
-from streams.metrics.metric import Metric, counter, gauge
+from streams.metrics.metric import Metric, counter, shown
 from streams.metrics.segments import SERIES
 from streams.metrics.vectors import OF_VECTORS
 from streams.metrics.versions import SERIES as MODELS
 from streams.metrics.weights import SERIES as WEIGHTED_SERIES
 
+#: Place of a stream's challengers.
+_SHADOWS: Final = f"shadows/[calibrator:challenger.calibrator, config:challenger.config; {MOST_CHALLENGERS}]"
 #: In the order of the reference.
 STREAMS: Final[tuple[Metric, ...]] = (
     counter(
         "answered_forecasts{stream}",
         "Forecasts answered, duplicates included, those folded again not; without a stream: of all hidden streams",
         "if scored_events falls behind, outcomes are missing or late",
-        series=1,
     ),
-    counter(
-        "scored_events{stream}",
-        "Resolved events scored by this worker; without a stream: of all hidden streams",
-        series=1,
-    ),
+    counter("scored_events{stream}", "Resolved events scored by this worker; without a stream: of all hidden streams"),
     counter(
         "untaught_events{stream}",
         "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
         "stands for few forecasts; without a stream: of all hidden streams",
-        series=1,
     ),
-    gauge(
-        "resolved{stream}",
+    shown(
+        "resolved",
+        "probabilities/resolved",
         "Resolved events scored over the life of the state, without those of a warm-up",
-        series=1,
     ),
-    gauge(
-        "scored_partitions{stream}",
+    shown(
+        "scored_partitions",
+        "scored/partitions",
         "Partitions of this worker that have scored the stream; rules combine the alarms of workers by it",
-        series=1,
     ),
-    gauge(
-        "resolved_bin_events{stream, kind, bin}",
+    shown(
+        "resolved_bin_events",
+        "probabilities/{kind}/cells/{bin; 19}/events",
         "Resolved events by tenths of the forecast, over the life of the state, the lowest tenth by ten bands of "
         "log-odds, 0.0 to 0.9; empty bins are left out",
         "add each of the three sums over workers, then divide; the recording rules do so",
-        series=38,
     ),
-    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=38),
-    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=38),
-    gauge(
-        "certificate{stream, kind}",
+    shown(
+        "resolved_bin_forecasts",
+        "probabilities/{kind}/cells/{bin; 19}/forecasts",
+        "Sum of the forecasts of these events",
+    ),
+    shown(
+        "resolved_bin_outcomes", "probabilities/{kind}/cells/{bin; 19}/outcomes", "Sum of the outcomes of these events"
+    ),
+    shown(
+        "certificate",
+        "probabilities/{kind=calibrated}/certificate",
         "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
         "calibrated ones; over the life of the state",
         "trueup audit --certificate computes it again from the topic resolved, the warm-up included; below .01 "
         "the width of the cells is most of it",
-        series=1,
     ),
-    gauge(
-        "two_bin_error{stream, kind}",
+    shown(
+        "two_bin_error",
+        "probabilities/{kind=calibrated}/two_bin_error",
         "Averaged two-bin calibration error, squared: the mean over all thresholds of the squared errors below and "
         "above; over the life of the state",
         "no bins to choose; forecasts that are all too high by b have b² or a little less",
-        series=1,
     ),
-    gauge(
-        "two_bin_gain{stream, end}",
+    shown(
+        "two_bin_gain",
+        "probabilities/calibrated/two_bin_gain/{end; 3}",
         "two_bin_error of raw less that of what was served: value, low and high end of its 95 % interval",
         "chance does not move it one way; low above 0: served is better calibrated; high below 0: worse",
-        series=3,
     ),
-    gauge(
-        "auc{stream, kind}",
+    shown(
+        "auc",
+        "probabilities/{kind}/auc",
         f"Chance that what happened was ranked above what did not, within the last windows of {WINDOW:,} events",
         "if calibrated is far below raw, recalibration spoils the model's ranking; Gini is 2 auc - 1",
-        series=2,
     ),
-    gauge(
-        "served_score{stream, raw}",
+    shown(
+        "served_score",
+        f"served/[raw; {len(served_map.RAW)}]/served",
         "What is served at present for this raw probability, features at 0: the mean over the partitions",
         "far from raw, the model is off there; trueup streams map has more scores and each partition",
-        series=len(served_map.RAW),
     ),
-    gauge(
-        "served_interval{stream, raw, end}",
+    shown(
+        "served_interval",
+        f"served/[raw; {len(served_map.RAW)}]/{{end=low|high}}",
         "The interval of served_score where the stream has intervals, without segments: low and high end, the means "
         "over the partitions",
         "wide: few outcomes have come of such scores, or they contradict what is served",
-        series=2 * len(served_map.RAW),
     ),
-    gauge(
-        "frozen{stream}",
+    shown(
+        "frozen",
+        "frozen",
         "1 where the stream's map stays as it is: what serves learns nothing",
         "trueup streams thaw lets it learn again",
-        series=1,
     ),
-    gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
-    gauge(
-        "recall{stream, kind, volume}",
+    shown("auc_error", "probabilities/{kind=raw}/auc_error", "Standard error of auc, as if events were independent"),
+    shown(
+        "recall",
+        "probabilities/{kind}/top/[volume=0.01]/recall",
         "Share of the events that happened that is among the highest forecasts of the last windows; volume: which "
         "share of them",
         "precision is recall * base rate / volume",
-        series=2,
     ),
-    gauge(
-        "worst_window_ece{stream, kind}",
+    shown(
+        "worst_window_ece",
+        "probabilities/{kind=calibrated}/worst_window/ece",
         f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
         "trueup streams show names the window; with --json it has the reliability of the window",
-        series=1,
     ),
-    gauge(
-        "alarm_log10{stream, kind}",
+    shown(
+        "alarm_log10",
+        "scored/{kind}/alarm/log10",
         "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
         "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
         "mends; calibrated: see worst_window_ece or _error, and whether ones are reported before zeros",
-        series=2,
     ),
-    gauge(
-        "alarm_recent_log10{stream, kind}",
+    shown(
+        "alarm_recent_log10",
+        "scored/{kind=calibrated}/alarm/recent_log10",
         f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one; "
         f"windows of classes and numbers have {vector_history.WINDOW}",
         "3 or more says broken now, in error once in five million events; it falls when the trouble ends",
-        series=1,
     ),
-    gauge("brier{stream, kind}", "Mean squared error, over the life of the state", series=2),
-    gauge("log_loss{stream, kind}", "Mean log loss, nats, over the life of the state", series=2),
+    shown("brier", "scored/{kind}/brier", "Mean squared error, over the life of the state"),
+    shown("log_loss", "scored/{kind}/log_loss", "Mean log loss, nats, over the life of the state"),
     *OF_VECTORS,
-    gauge(
-        "calibration_error{stream}",
+    shown(
+        "calibration_error",
+        "learning/error",
         "Calibration error (l1) of the calibrator's draws, by grid point; behind certified, as it is by default, "
         "how far p is at most from calibrated scores on average, by its cells",
-        series=1,
     ),
-    gauge(
-        "calibration_bound{stream}",
+    shown(
+        "calibration_bound",
+        "learning/bound",
         "Upper bound of the theorem for the expected calibration_error, late outcomes included; 1 says nothing. "
         "Behind certified it holds whoever sees p",
         "an error above it means a broken assumption, such as outcomes that depend on the draw, or a defect",
-        series=1,
     ),
-    gauge(
-        "calibration_noise{stream}",
+    shown(
+        "calibration_noise",
+        "learning/noise",
         "The calibration_error to expect by chance if the draws were the true chances of the outcomes",
         "an error near it says nothing against the calibrator",
-        series=1,
     ),
-    gauge(
-        "learnt_outcomes{stream}",
+    shown(
+        "learnt_outcomes",
+        "learning/learnt",
         "Outcomes learnt by the calibrators that serve now; calibration_error of several workers is weighed by it",
-        series=1,
     ),
-    gauge(
-        "shadow_events{stream, calibrator, config}",
+    shown(
+        "shadow_events",
+        f"{_SHADOWS}/events",
         "Resolved events that both a challenger and its present champion have answered",
         "only forecasts that came while it was configured count; if it stays at 0, no outcomes come",
-        series=MOST_CHALLENGERS,
     ),
-    gauge(
-        "shadow_difference{stream, calibrator, config, loss}",
+    shown(
+        "shadow_difference",
+        f"{_SHADOWS}/difference/{{loss; 2}}/mean",
         "Mean loss of the challenger minus that of the champion, on the same events",
         "if it is below 0 by more than twice its error, consider trueup streams promote",
-        series=2 * MOST_CHALLENGERS,
     ),
-    gauge(
-        "shadow_difference_error{stream, calibrator, config, loss}",
+    shown(
+        "shadow_difference_error",
+        f"{_SHADOWS}/difference/{{loss; 2}}/error",
         "Standard error of shadow_difference, as if events were independent",
-        series=2 * MOST_CHALLENGERS,
     ),
-    gauge(
-        "reported_outcomes{stream, label}",
+    shown(
+        "reported_outcomes",
+        "ages/outcomes/{label=0|1}/n",
         "Events whose first outcome was reported with this label, since the state began; what silence says is not "
         "counted, numbers are under label 0, and of classes the first two are shown",
         "it stands still when a feed of labels stops, or sends another label only; see TrueupLabelsSilent",
-        series=2,
     ),
-    gauge(
-        "outcome_age_seconds{stream, label, share}",
+    shown(
+        "outcome_age_seconds",
+        "ages/outcomes/{label=0|1}/most_s/share=0.99",
         "Event time after the forecast within which this share of the outcomes of a label comes",
         "set matures above it for both labels, and ttl well above matures",
-        series=2,
     ),
-    gauge(
-        "label_finding{stream, finding}",
+    shown(
+        "label_finding",
+        "ages/findings/[finding:name; 3]",
         "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes, matures, entity",
         "trueup streams show STREAM says in words what was seen and what to set",
-        series=3,
     ),
-    gauge(
-        "withheld_partitions{stream, reason}",
+    shown(
+        "withheld_partitions",
+        "withheld/partitions/{reason; 1}",
         "Partitions that answer a stream as if nothing had been learnt, so by default with the raw forecast. "
         "unlabelled: most forecasts get no label, and nothing says what that means",
         "trueup streams show STREAM says what to set; soon after a stream began, labels that take long may still come",
-        series=1,
     ),
     *(
-        gauge(f"{name}{{stream}}", figure.help, figure.remedy, series=1)
+        shown(f"{name}", f"gauges/{name}", figure.help, figure.remedy)
         for each in KINDS.values()
         for name, figure in each.figures.items()
     ),
-    gauge(
-        "function_bias{stream, along}",
+    shown(
+        "function_bias",
+        f"biases/[along:name; {functions.SERIES}]/bias",
         "Mean of f (p - y) over what calibrated_regression served, along the features and functions f nearest to "
         "their bound; over the life of its state",
         "beyond function_bias_bound, outcomes are late, or depend on what is served",
-        series=functions.SERIES,
     ),
-    gauge(
-        "function_bias_bound{stream, along}",
+    shown(
+        "function_bias_bound",
+        f"biases/[along:name; {functions.SERIES}]/bound",
         "What no sequence of prompt outcomes makes function_bias exceed, in either direction",
-        series=functions.SERIES,
     ),
-    gauge(
-        "warm_up_partitions{stream}",
+    shown(
+        "warm_up_partitions",
+        "warm_up/partitions",
         "Partitions in the warm-up of a stream: they serve raw scores until outcomes support others, or for "
         f"{LONGEST:,} outcomes",
-        series=1,
     ),
-    gauge(
-        "warm_up_events{stream}",
+    shown(
+        "warm_up_events",
+        "warm_up/resolved",
         "Resolved events that were answered in a warm-up; they count in no other score",
-        series=1,
     ),
-    gauge(
-        "warm_up_bias{stream}",
+    shown(
+        "warm_up_bias",
+        "warm_up/bias",
         "Mean of raw minus outcome over these events: how far the model's own scores are off",
-        series=1,
     ),
-    gauge(
-        "warm_up_alarm_log10{stream}",
+    shown(
+        "warm_up_alarm_log10",
+        "warm_up/alarm_log10",
         "Evidence that raw is off over these events, as alarm_log10 has it",
         "3 or more: the model is off, which calibration mends as soon as labels support it",
-        series=1,
     ),
-    gauge("segments_scored{stream}", "Segments that have resolved events, without those in a warm-up", series=1),
-    gauge(
-        "segments_off{stream}",
+    shown("segments_scored", "segments/scored", "Segments that have resolved events, without those in a warm-up"),
+    shown(
+        "segments_off",
+        "segments/off",
         "Segments whose served forecasts are off by .03, or by .3 of what happened, beyond what chance explains",
         "trueup streams show STREAM and the status page name them; a calibrator that uses segments corrects them",
-        series=1,
     ),
-    gauge(
-        "segment_events{stream, segment, value}",
+    shown(
+        "segment_events",
+        f"segments/worst/[segment, value; {SERIES}]/events",
         f"Resolved events of the {SERIES} segments that are most off",
-        series=SERIES,
     ),
-    gauge(
-        "segment_error{stream, segment, value}",
+    shown(
+        "segment_error",
+        f"segments/worst/[segment, value; {SERIES}]/calibrated/ece",
         "Calibration error (ECE) of what was served in these segments, over the life of the state; of classes that "
         "of the likeliest one, of numbers the error of coverage",
         "they are the worst of one worker's partitions; which they are may change",
-        series=SERIES,
     ),
-    gauge(
-        "segment_bias{stream, segment, value}",
+    shown(
+        "segment_bias",
+        f"segments/worst/[segment, value; {SERIES}]/off/mean",
         "Mean served forecast less the share of events that happened in these segments; of classes the likeliest "
         "one's, of numbers the level that is most off less its coverage",
-        series=SERIES,
     ),
-    gauge(
-        "segments_silent{stream}",
+    shown(
+        "segments_silent",
+        "segments/silent",
         "Segments whose forecasts wait while none of the outcomes comes that were to be expected of them lately",
         "trueup streams show names them; see TrueupSegmentsSilent",
-        series=1,
     ),
-    gauge(
-        "segments_off_recently{stream}",
+    shown(
+        "segments_off_recently",
+        "segments/recently_off",
         "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
         "of coverage",
         "in error once in five million events, however many segments there are; it falls when the trouble ends",
-        series=1,
     ),
-    gauge(
-        "segment_alarm_recent_log10{stream, segment, value}",
+    shown(
+        "segment_alarm_recent_log10",
+        f"segments/recent/[segment, value; {SERIES}]/alarm_log10",
         f"Evidence that the last windows of a segment are off, log10 of an e-value over the number of segments; of "
         f"the {SERIES} with most evidence, and of none below 0",
         "3 or more says off now",
-        series=SERIES,
     ),
-    gauge(
-        "segment_recent_bias{stream, segment, value}",
+    shown(
+        "segment_recent_bias",
+        f"segments/recent/[segment, value; {SERIES}]/off/mean",
         "Mean served forecast less the share of events that happened in these segments, over the windows with the "
         "most evidence; of the class with most evidence, or of its level less its coverage",
-        series=SERIES,
     ),
-    gauge(
-        "model_version_forecasts{stream, model_version}",
+    shown(
+        "model_version_forecasts",
+        f"versions/[model_version:version; {MODELS}]/forecasts",
         f"Forecasts of each version of the model, of the {MODELS} that came last; only where model_version is set",
-        series=MODELS,
     ),
-    gauge(
-        "model_version_bias{stream, model_version, kind}",
+    shown(
+        "model_version_bias",
+        f"versions/[model_version:version; {MODELS}]/bias/{{kind}}",
         "Mean forecast less the share of events that happened, of the outcomes of each of these versions",
         "streams show and the status page have outcomes, and the line by which the version began",
-        series=2 * MODELS,
     ),
-    gauge(
-        "model_version_gain{stream, model_version}",
+    shown(
+        "model_version_gain",
+        f"versions/[model_version:version; {MODELS}]/log_loss_gain",
         "Mean log loss of the raw scores of each of these versions less that of what was served, nats",
         "below 0 raw scores were better",
-        series=MODELS,
     ),
-    gauge(
-        "band_forecasts{stream, kind, band}",
+    shown(
+        "band_forecasts",
+        f"bands/bands/[band; {MOST_BANDS}]/{{kind}}/forecasts",
         "Forecasts in each band of the stream, by the raw and by the served score; an empty band is below all",
-        series=2 * MOST_BANDS,
     ),
-    gauge("band_labels{stream, band}", "Forecasts served in each band that have a label", series=MOST_BANDS),
-    gauge(
-        "band_ones{stream, band}",
+    shown(
+        "band_labels",
+        f"bands/bands/[band; {MOST_BANDS}]/calibrated/known",
+        "Forecasts served in each band that have a label",
+    ),
+    shown(
+        "band_ones",
+        f"bands/bands/[band; {MOST_BANDS}]/calibrated/ones",
         "Those of them whose label is 1: over band_labels it is the precision of the band",
-        series=MOST_BANDS,
     ),
-    gauge(
-        "band_caught{stream, band}",
+    shown(
+        "band_caught",
+        f"bands/bands/[band; {MOST_BANDS}]/calibrated/caught",
         "Labels that are 1 in the band and those above: over the band_ones of all bands it is the recall",
-        series=MOST_BANDS,
     ),
-    gauge(
-        "band_cost{stream, band}",
+    shown(
+        "band_cost",
+        f"bands/bands/[band; {MOST_BANDS}]/calibrated/cost",
         "What it costs to look at this band and above, of forecasts with labels: cost_miss for each one below, "
         "cost_alert for each that is looked at",
-        series=MOST_BANDS,
     ),
-    gauge(
-        "band_moved{stream, band}",
+    shown(
+        "band_moved",
+        f"bands/bands/[band; {MOST_BANDS}]/moved",
         "By which factor the share of served forecasts in the band changed on the last whole day, if it is beyond "
         "chance and the rate of outcomes did not go with it; else 1",
         "see TrueupBandMoved",
-        series=MOST_BANDS,
     ),
-    gauge(
-        "weighted_outcomes{stream}",
+    shown(
+        "weighted_outcomes",
+        "weighted/happened",
         "Weight of the events that happened: by the stream's weight, times the forecasts that a label stands for",
-        series=1,
     ),
-    gauge(
-        "weighted_forecasts{stream, kind}",
+    shown(
+        "weighted_forecasts",
+        "weighted/{kind}/expected",
         "Weight that was expected to happen, of the events with a label, by raw and by served forecasts",
         "far from weighted_outcomes while the scores are right: what weighs most is scored otherwise than the "
         "rest; give the stream segments by weight",
-        series=2,
     ),
-    gauge(
-        "segment_weighted_off{stream, segment, value}",
+    shown(
+        "segment_weighted_off",
+        f"weighted/segments/[segment, value; {WEIGHTED_SERIES}]/off",
         "Weight that was expected by what was served less weight that happened, in the segments where it is most",
-        series=WEIGHTED_SERIES,
     ),
 )

@@ -1,11 +1,10 @@
-"""The state of streams of classes and numbers: as JSON, and as samples for gauges."""
+"""The state of streams of classes and numbers as JSON, and the gauges that only they have."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import zip_longest
 from operator import add
-from statistics import fmean
 from typing import Any, Final
 
 from state.scoring import vector_history
@@ -14,74 +13,66 @@ from state.scoring.comparison import LOSSES, Difference
 from state.scoring.vector_history import WINDOW, VectorHistory, VectorScores
 from state.scoring.windows import KINDS, Alarmed, overall
 from streams.metrics import windows
-from streams.metrics.figures import by_name, or_none
-from streams.metrics.metric import Sample, gauge
+from streams.metrics.figures import by_name, figures, or_none
+from streams.metrics.metric import shown
 
 #: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
 OF_VECTORS: Final = (
-    gauge("resolved_vectors{stream}", "Resolved events whose forecasts were of classes or of a number", series=1),
-    gauge("classwise_ece{stream, kind}", "Mean over the classes of their ECE against the rest", series=2),
-    gauge("top_label_ece{stream, kind}", "ECE of the highest probability of a forecast of classes", series=2),
-    gauge(
-        "top_label_auc{stream, kind}",
+    shown(
+        "resolved_vectors",
+        "classes_or_numbers/resolved",
+        "Resolved events whose forecasts were of classes or of a number",
+    ),
+    shown("classwise_ece", "scored/{kind}/classwise_ece", "Mean over the classes of their ECE against the rest"),
+    shown("top_label_ece", "scored/{kind}/top_label_ece", "ECE of the highest probability of a forecast of classes"),
+    shown(
+        "top_label_auc",
+        "classes_or_numbers/{kind}/auc",
         "Chance that a right answer had a higher probability than a wrong one, within windows of "
         f"{WINDOW}; an answer is the class of the highest probability",
         "if calibrated is far below raw, recalibration spoils which answers can be trusted",
-        series=2,
     ),
-    gauge("accuracy{stream, kind}", "Share of events whose class had the highest probability", series=2),
-    gauge(
-        "coverage_error{stream, kind}",
+    shown("accuracy", "scored/{kind}/accuracy", "Share of events whose class had the highest probability"),
+    shown(
+        "coverage_error",
+        "scored/{kind}/coverage_error",
         "Largest difference between how often outcomes lay at or below a quantile and its level",
         "if calibrated is above raw, outcomes are too few yet, or the stream drifts faster than the rate allows",
-        series=2,
     ),
-    gauge("pinball_loss{stream, kind}", "Mean quantile loss over the levels, in units of y", series=2),
-    gauge(
-        "crps{stream, kind}",
+    shown("pinball_loss", "scored/{kind}/mean_pinball_loss", "Mean quantile loss over the levels, in units of y"),
+    shown(
+        "crps",
+        "scored/{kind}/crps",
         "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
         "pinball loss over the levels",
-        series=2,
     ),
-    gauge(
-        "worst_window_error{stream, kind}",
+    shown(
+        "worst_window_error",
+        "classes_or_numbers/{kind}/worst_window/error",
         "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
         f"{WINDOW} resolved events of a partition",
         "trueup streams show names the window and says what chance gives; the worst of a hundred has two to four "
         "times that",
-        series=2,
     ),
-    gauge(
-        "loss_difference{stream, loss}",
+    shown(
+        "loss_difference",
+        "scored/difference/{loss; 2}/mean",
         "Of classes and numbers: mean loss of what was served minus that of the raw forecast, on the same events",
         "above 0 by more than twice its error, recalibration does harm: serve raw, or compare by replay",
-        series=2,
     ),
-    gauge(
-        "loss_difference_error{stream, loss}",
+    shown(
+        "loss_difference_error",
+        "scored/difference/{loss; 2}/error",
         "Standard error of loss_difference, as if events were independent",
-        series=2,
     ),
-    gauge("interval_width{stream, kind}", "Mean width of the outermost central interval", series=2),
-    gauge(
-        "saturated_answers{stream}",
+    shown("interval_width", "scored/{kind}/interval_width", "Mean width of the outermost central interval"),
+    shown(
+        "saturated_answers",
+        "learning/saturated",
         "Answers that were learnt of which a quantile lay at the end of its range; the bound counts it as played",
         "while it grows, compare coverage_error with calibration_error: what is served covers less than is proven",
-        series=1,
     ),
 )
-
-#: Gauges that are means of each kind of forecast, with the name of the figure they show.
-_MEANS: Final = {
-    "classwise_ece": "classwise_ece",
-    "top_label_ece": "top_label_ece",
-    "top_label_auc": "auc",
-    "accuracy": "accuracy",
-    "coverage_error": "coverage_error",
-    "crps": "crps",
-    "brier": "brier",
-    "log_loss": "log_loss",
-}
 
 #: Which probabilities the scores of classes are of, in words.
 NORMALISED: Final = "The log loss of classes is of normalised, all their other scores are of probs as served."
@@ -97,13 +88,12 @@ def describe(found: Mapping[int, VectorHistory], since_ms: int | None = None) ->
     scores: VectorScores = overall(alike)
     described: dict[str, Any] = {"resolved": scores.n, "partitions": len(alike)}
     for kind in KINDS:
-        described[kind] = _figures(scores, kind)
+        described[kind] = figures(scores, kind) | _lists(scores, kind)
         area = vector_history.auc(alike, kind)
         if not math.isnan(area.value):
             described[kind] |= {"auc": area.value, "auc_error": or_none(area.error)}
-        described[kind] |= {"alarm": windows.alarm(held, kind, since_ms)} | windows.describe(
-            held, kind, "error", "noise"
-        )
+        placed, *_ = windows.describe(held, kind, "error", "noise")
+        described[kind] |= {"alarm": windows.alarm(held, kind, since_ms)} | placed
     described["windows"] = _recent(each.recent for each in alike)
     described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
@@ -124,19 +114,11 @@ def differences(scores: VectorScores) -> dict[str, Difference]:
     return {"pinball": scores.difference()}
 
 
-def _figures(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
-    """Return the scores of all events."""
+def _lists(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
+    """Return the scores of all events that are more than one number; classes have none."""
     if isinstance(scores, ClassScores):
-        return {
-            "classwise_ece": scores.classwise_ece(kind),
-            "top_label_ece": scores.error(kind),
-            "accuracy": scores.accuracy(kind),
-            "brier": scores.brier(kind),
-            "log_loss": scores.log_loss(kind),
-        }
+        return {}
     return {
-        "coverage_error": scores.error(kind),
-        "crps": scores.crps(kind),
         "coverage": [
             {"level": level, "below": each.below, "upto": each.upto}
             for level, each in zip(scores.levels, scores.coverage(kind), strict=True)
@@ -145,26 +127,3 @@ def _figures(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
         "interval_widths": scores.widths(kind),
         "transform": scores.pit(kind),
     }
-
-
-def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of what `describe` described."""
-    yield "resolved_vectors", (stream,), described["resolved"]
-    yield "scored_partitions", (stream,), described["partitions"]
-    for kind in KINDS:
-        scores = described[kind]
-        for name, figure in _MEANS.items():
-            if figure in scores:
-                yield name, (stream, kind), scores[figure]
-        if "pinball_loss" in scores:
-            yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
-            yield "interval_width", (stream, kind), scores["interval_widths"][0]
-        yield "alarm_log10", (stream, kind), scores["alarm"]["log10"]
-        if kind == "calibrated":
-            yield "alarm_recent_log10", (stream, kind), scores["alarm"]["recent_log10"]
-        if "worst_window" in scores:
-            yield "worst_window_error", (stream, kind), scores["worst_window"]["error"]
-    for loss, difference in described["difference"].items():
-        for name, figure in (("loss_difference", "mean"), ("loss_difference_error", "error")):
-            if difference[figure] is not None:
-                yield name, (stream, loss), difference[figure]

@@ -1,6 +1,6 @@
 """The versions of a stream's model: for gauges, pages, ``streams show`` and the report of a replay."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, Final, NamedTuple, cast
@@ -10,7 +10,6 @@ from state.calibrators.carried import Carried
 from state.policy import Policy
 from state.served import Served
 from state.versions import Versions
-from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows
 
 #: Versions of a stream that have series.
@@ -78,18 +77,8 @@ def describe(found: Sequence[Part]) -> list[dict[str, Any]]:
                 "raw": each.raw / n if n else None,
                 "served": each.served / n if n else None,
                 "observed": each.ones / n if n else None,
+                "bias": {"raw": (each.raw - each.ones) / n, "calibrated": (each.served - each.ones) / n} if n else None,
                 "log_loss_gain": each.gain / n if n else None,
             }
         )
     return described
-
-
-def samples(stream: str, described: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
-    """Yield the samples of versions that `describe` described, of the `SERIES` that came last."""
-    for each in described[:SERIES]:
-        place = stream, each["version"]
-        yield "model_version_forecasts", place, each["forecasts"]
-        if each["outcomes"]:
-            yield "model_version_bias", (*place, "raw"), each["raw"] - each["observed"]
-            yield "model_version_bias", (*place, "calibrated"), each["served"] - each["observed"]
-            yield "model_version_gain", place, each["log_loss_gain"]

@@ -6,24 +6,18 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from state.coverage import Coverage
+from state import kinds
+from state.policy import Policy
 from state.scoring.alarm import ALPHA
-from state.scoring.history import History
 from state.scoring.scores import Scores
-from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
 from state.served import Served
+from streams.metrics.rows import StateRows, covered
+from streams.metrics.rows import serving as serving_now
 
 
-def describe(
-    serving: Mapping[int, Served],
-    scored: Mapping[int, History | VectorHistory],
-    coverages: Mapping[int, Coverage],
-) -> dict[str, Any] | None:
+def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return what is known of a stream's warm-up; None where nothing serves it.
-
-    ``serving``, ``scored`` and ``coverages``: by partition: what serves now, its scores, and which forecasts have a
-    label.
 
     Returns a dict. ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``:
     event time at which the last of the others left it, None if none has; ``since`` outcomes are of later forecasts. Of
@@ -32,6 +26,15 @@ def describe(
     ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say
     whether most get one), ``unsupported`` (no forecast was answered otherwise so far), None once no partition is in it.
     """
+    present = serving_now(found, stream, policy)
+    held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
+    # Last, and so kept, is the calibrator that was warm first: later versions begin with its map.
+    held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
+    serving: dict[int, Served] = {n: each for (n, _), each in held}
+    of_vectors = found.of(kinds.VECTORS, stream).items()
+    scored: dict[int, Any] = {n: each for (n, config), each in of_vectors if present is None or config in present}
+    scored = scored or found.of(kinds.SCORES, stream)
+    coverages = covered(found, stream, policy)
     if not serving:
         return None
     warming = [each for each in serving.values() if not each.warmed_ms]
@@ -55,6 +58,7 @@ def describe(
         "resolved": total.n,
         "raw": total.mean if total.n else None,
         "observed": total.observed if total.n else None,
+        "bias": total.mean - total.observed if total.n else 0.0,
         "alarm_log10": evidence / math.log(10.0),
         "why": why,
     }
@@ -71,7 +75,7 @@ _WHY = {
 def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
     """Return in plain words what was served when; empty without a warm-up worth mentioning.
 
-    ``warm_up``: as `describe` returns it.
+    ``warm_up``: as `of_rows` returns it.
     ``since``: scores of probabilities after the warm-up.
     """
     if warm_up is None:

@@ -1,6 +1,6 @@
 """Expected and observed by weight: as JSON, as samples, and as rows of tables."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -11,7 +11,6 @@ from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, summed
 
 #: Most segments that are described, those most off as a whole; and most that have series.
@@ -26,12 +25,12 @@ CAPTION: Final = (
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return ``weighted``, a stream's weighted sums; nothing without weights or events."""
+    """Return a stream's weighted sums; nothing without weights or events."""
     if policy is None or not policy.weighed:
         return {}
     slots = ((n, (layout, slot), each) for (n, layout, slot), each in found.of(kinds.WEIGHTED, stream).items())
     whole, named = summed(found, stream, policy, slots)
-    return {"weighted": describe(reduce(add, whole), named, policy)} if whole else {}
+    return describe(reduce(add, whole), named, policy) if whole else {}
 
 
 def describe(whole: Weighted, named: Mapping[Segment, Weighted], policy: Policy) -> dict[str, Any]:
@@ -54,6 +53,7 @@ def _described(sums: Weighted) -> dict[str, Any]:
         "weight": sums.weight,
         "happened": sums.happened,
         "observed": or_none(sums.observed),
+        "off": sums.expected("calibrated") - sums.happened,
     }
     for kind in KINDS:
         described[kind] = {
@@ -64,16 +64,6 @@ def _described(sums: Weighted) -> dict[str, Any]:
             "bands": [each._asdict() for each in sums.bands(kind)],
         }
     return described
-
-
-def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of what `describe` described."""
-    yield "weighted_outcomes", (stream,), described["happened"]
-    for kind in KINDS:
-        yield "weighted_forecasts", (stream, kind), described[kind]["expected"]
-    for each in described["segments"][:SERIES]:
-        off = each["calibrated"]["expected"] - each["happened"]
-        yield "segment_weighted_off", (stream, each["segment"], each["value"]), off
 
 
 def title(described: Mapping[str, Any]) -> str:
@@ -96,7 +86,7 @@ def _row(of: Mapping[str, Any]) -> list[str]:
         f"{of['events']:,}",
         f"{of['effective']:,.0f}",
         *(amount(value) for value in (weight, of["happened"], of["raw"]["expected"], served["expected"])),
-        amount(served["expected"] - of["happened"], "+"),
+        amount(of["off"], "+"),
         " to ".join(ends) or "–",
     ]
 

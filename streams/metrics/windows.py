@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from state.scoring.alarm import ALPHA
-from state.scoring.windows import Alarmed, Windows, last, log_alarm, log_recent, worst
+from state.scoring.windows import Alarmed, Window, Windows, last, log_alarm, log_recent, worst
 
 
 def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None = None) -> dict[str, Any]:
@@ -25,16 +25,23 @@ def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None
     }
 
 
-def describe(found: Mapping[int, Windows[Any]], kind: Any, error: str, noise: str) -> dict[str, Any]:  # noqa: ANN401 - a kind whose worst is kept
+def describe(
+    found: Mapping[int, Windows[Any]],
+    kind: Any,  # noqa: ANN401 - a kind whose worst is kept
+    error: str,
+    noise: str,
+) -> tuple[dict[str, Any], Any, Window | None]:
     """Return the last window of all partitions, and the worst of any; nothing before one is complete.
 
     ``partition`` and ``window`` find the worst again. ``error`` and ``noise`` are what these figures are called.
+    Returns beside them the sums of the last window and the worst window; None before one is complete.
     """
     newest, off = last(found.values()), worst(found.values(), kind)
     if newest is None or off is None:
-        return {}
+        return {}, None, None
     place = {"partition": next(n for n, each in found.items() if each.worst(kind) is off), "window": off.number}
-    return {
+    described = {
         "last_window": {"n": newest.n, error: newest.error(kind), noise: newest.noise(kind)},
         "worst_window": place | {error: off.scores.error(kind), noise: off.scores.noise(kind)},
     }
+    return described, newest, off

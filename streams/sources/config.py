@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from streams.config.variables import bytes_of, text_of
 from streams.sources.carrying import TRACE
 from streams.sources.fields import CARRIED, FIELDS, FORECAST, MOST_PRECEDENCE, OUTCOME
 from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
-from streams.sources.modes import Mode
-from streams.sources.source import Source
+from streams.sources.modes import Mode, Source
+from streams.sources.specs import known
 
 #: Two tables, of forecasts and of outcomes.
 EXAMPLE: Final = """\
@@ -97,9 +98,7 @@ def _source(name: str, table: object, headers: Sequence[str]) -> Source:
     if not isinstance(role, str) or role not in FIELDS:
         raise ValueError(f"role is one of {', '.join(FIELDS)}, got {role!r}")
     allowed = (*SETTINGS, *(CARRIED if role == FORECAST else ()), *FIELDS[role])
-    for setting in table:
-        if setting not in allowed:
-            raise ValueError(f"has no setting {setting!r}; there are: {', '.join(allowed)}")
+    known(table, allowed)
     _check_settings(role, table)
     kept = {setting: value for setting, value in table.items() if setting not in _APART}
     if "schema_file" in table:
@@ -155,13 +154,6 @@ def _check_schema(table: Mapping[str, Any]) -> None:
 
 def _schema(path: Path, form: str) -> str:
     """Return what a schema file holds, as ``schema`` holds it: text of Avro, base64 of Protobuf."""
-    try:
-        with path.open("rb") as file:
-            held = file.read(_SCHEMA_BYTES + 1)
-        if len(held) > _SCHEMA_BYTES:
-            raise ValueError(f"schema_file {path} is longer than {_SCHEMA_BYTES} bytes")
-        return base64.b64encode(held).decode() if form == "protobuf" else held.decode()
-    except OSError as exc:
-        raise ValueError(f"cannot read schema_file {path}: {exc.strerror}") from exc
-    except UnicodeDecodeError:
-        raise ValueError(f"schema_file {path} is not text in UTF-8") from None
+    if form == "protobuf":
+        return base64.b64encode(bytes_of("schema_file", path, _SCHEMA_BYTES)).decode()
+    return text_of("schema_file", path, _SCHEMA_BYTES)

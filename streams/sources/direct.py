@@ -6,11 +6,11 @@ from typing import Any
 
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
+from streams.sources.modes import Source
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal
 from streams.sources.registry import Registry, SchemaId
 from streams.sources.schemas import Schemas
-from streams.sources.source import Source
 
 
 class TopicMapping:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from streams.records.limits import FAR_OFF
-from streams.sources.source import Source
+from streams.sources.modes import Source
 from streams.sources.transforms import UNITS
 
 

@@ -81,15 +81,12 @@ class Compiler:
             "x": self._features,
             "segments": self._segments,
             "y": self._label,
-            "revision": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
-            "label_rate": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
-            "weight": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
+            "model_version": lambda _, spec: self._plain(spec, text),
         }
         if name in made:
             return made[name](name, spec)
-        if name == "model_version":
-            return self._plain(spec, text)
-        return self._plain(spec, transforms.texts(name, name))
+        of = transforms.numbers if name in ("revision", "label_rate", "weight") else transforms.texts
+        return self._plain(spec, of(name, name))
 
     def _plain(self, spec: Spec, transform: Transform) -> Read:
         return self._value(specs.table(spec), transform)

@@ -15,7 +15,7 @@ from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import SchemaId
 
-_BY_ID, _BY_GUID = 0, 1
+_BY_ID, _BY_GUID = b"\0", b"\1"
 #: Deepest place of a message.
 _DEEPEST = 64
 
@@ -30,16 +30,17 @@ class Framed(NamedTuple):
 
 def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
     """Return the id of a value's or key's schema; None if it names none."""
-    if headers:
-        for given, value in headers:
-            if given == name and value:
-                if value[0] == _BY_GUID and len(value) >= 17:
-                    return str(UUID(bytes=bytes(value[1:17])))
-                if value[0] == _BY_ID and len(value) >= 5:
-                    return int.from_bytes(value[1:5], "big")
-    if len(data) >= 5 and data[0] == _BY_ID:
-        return int.from_bytes(data[1:5], "big")
-    return None
+    for given, value in headers:
+        if given == name and value and (found := _named(value)) is not None:
+            return found
+    return _named(data[:5])
+
+
+def _named(head: bytes) -> SchemaId | None:
+    """Return the id that stands at the beginning of a header or, without a GUID, of a value; None if none does."""
+    if head[:1] == _BY_GUID and len(head) >= 17:
+        return str(UUID(bytes=bytes(head[1:17])))
+    return int.from_bytes(head[1:5], "big") if head[:1] == _BY_ID and len(head) >= 5 else None
 
 
 def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
@@ -50,12 +51,10 @@ def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
     ``placed``: whether the place of a message follows the id.
     """
     for given, value in headers:
-        if given == name and value:
-            found = schema_of(b"", ((name, value),), name)
-            if found is not None:
-                place, _ = _place(value, 17 if isinstance(found, str) else 5) if placed else ((), 0)
-                return Framed(found, place, data)
-    named = schema_of(data, (), name)
+        if given == name and value and (found := _named(value)) is not None:
+            place, _ = _place(value, 17 if isinstance(found, str) else 5) if placed else ((), 0)
+            return Framed(found, place, data)
+    named = _named(data[:5])
     if named is None:
         raise Unfit("format", "it names no schema: it does not begin with the byte 0 and an id, and no header has one")
     place, at = _place(data, 5) if placed else ((), 5)

@@ -8,12 +8,12 @@ import orjson
 from streams.sources import carrying, formats
 from streams.sources.carrying import Carrier
 from streams.sources.fields import FIELDS, FORECAST, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
+from streams.sources.modes import Source
 from streams.sources.references import Envelope, Headers, Read, text
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 from streams.sources.shortcuts import TEXT, taken
-from streams.sources.source import Source
 from streams.sources.specs import Spec, only
 
 _loads: Final = orjson.loads

@@ -1,10 +1,10 @@
-"""Who reads a source: the worker itself, or the intake, which writes what it reads to the worker's input topics."""
+"""Sources, and who reads each: the worker itself, or the intake, which writes to the input topics of the worker."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from streams.sources.fields import FORECAST, OUTCOME
-from streams.sources.source import Source
 
 #: What becomes of forecasts that come another way than their labels.
 UNROUTED: Final = (
@@ -16,6 +16,20 @@ SCOPED: Final = (
     "and gives each event its stream as scope, so labels would find no forecast. Name what sets the ids apart in "
     'event_id, such as "{kind}:{id}", in the sources of forecasts and of their outcomes'
 )
+
+
+@dataclass(frozen=True)
+class Source:
+    """Topics whose records are mapped, as the TOML file says."""
+
+    #: As the file names it.
+    name: str
+    #: ``forecast`` or ``outcome``.
+    role: str
+    #: Names of topics.
+    topics: tuple[str, ...]
+    #: The mapping, as the file gives it, without name and topics.
+    table: Mapping[str, Any] = field(compare=False)
 
 
 class Mode(NamedTuple):

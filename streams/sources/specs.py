@@ -1,6 +1,6 @@
 """What the TOML file may say of a field, checked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from streams.sources import transforms
@@ -35,10 +35,15 @@ def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
     """Return a table that has no other settings than those allowed; raises ValueError."""
     if not isinstance(spec, dict):
         raise ValueError(f"is a table of {', '.join(allowed)}, got {short(spec)}")  # noqa: TRY004 - as above
-    for name in spec:
-        if name not in allowed:
-            raise ValueError(f"has no setting {name!r}; there are: {', '.join(allowed)}")
+    known(spec, allowed)
     return spec
+
+
+def known(table: Iterable[str], allowed: Iterable[str], what: str = "") -> None:
+    """Raise ValueError if a table has other settings than those allowed; ``what``: what it is, and a space."""
+    for name in table:
+        if name not in allowed:
+            raise ValueError(f"{what}has no setting {name!r}; there are: {', '.join(allowed)}")
 
 
 def checked(transform: Transform, value: Spec) -> Spec:

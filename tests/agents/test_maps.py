@@ -104,7 +104,7 @@ def test_a_stream_that_is_shown_no_longer_is_deleted() -> None:
     made, held = Maps(settings()), snapshot(a=3, b=4)
     for each in due(made, held):
         made.written(each)
-    held.drop("a")
+    held.rows.pop("a", None)
     (deleted,) = due(made, held)
     assert (deleted.stream, deleted.value) == ("a", None)
     made.written(deleted)

@@ -172,7 +172,7 @@ def test_every_calibrator_is_described_by_its_own_row() -> None:
 
 def test_a_stream_without_an_outcome_has_no_scores() -> None:
     described = describe(StateRows(), "s")
-    assert described == {"resolved": 0, "calibrators": []}
+    assert described == {"resolved": 0, "partitions": 0, "calibrators": []}
 
 
 # -- showing -------------------------------------------------------------------------------------------------------

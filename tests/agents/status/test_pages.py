@@ -289,7 +289,7 @@ def test_biases_stand_beside_their_bounds() -> None:
 
 def test_streams_are_found_ordered_and_paged() -> None:
     many = renamed(ONE, "churn", [f"tenant-{i:03}" for i in range(50)])
-    many.add(renamed(ONE, "fraud", ["Fraud"]))
+    many.rows.update(renamed(ONE, "fraud", ["Fraud"]).rows)
     application = pages(many, TWO)
 
     def names(**query: str) -> list[str]:

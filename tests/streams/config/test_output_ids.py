@@ -67,17 +67,6 @@ def test_a_schema_that_may_not_be_registered_is_looked_up() -> None:
     assert known(registry, output_register="no") == ids
 
 
-def test_an_incompatible_schema_is_named_with_ours() -> None:
-    registry = StandIn({"schemas/ids/17": {"schema": OTHER}}, subjects={"calibrated-value": [17]})
-    for register in ("yes", "no"):
-        with pytest.raises(SettingsError) as refused:
-            known(registry, output_register=register)
-        said = str(refused.value)
-        assert "the schema trueup.Calibrated under the subject calibrated-value" in said
-        assert "which has acme.Score as version 1, id 17:" in said
-    assert registry.subjects == {"calibrated-value": [17]}
-
-
 @pytest.mark.parametrize(
     ("held", "named"),
     [

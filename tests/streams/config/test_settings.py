@@ -11,7 +11,7 @@ import pytest
 
 from state.events import Rejected
 from state.fence import FORECASTS
-from streams.config import effective_config
+from streams.config import effective_config, variables
 from streams.config.settings import TOPICS, Settings, SettingsError
 from streams.kafka.permissions import needed, of_intake
 from streams.kafka.security import Security
@@ -79,15 +79,11 @@ def test_variables_are_read(variable: str) -> None:
     assert (found, type(found)) == (read, type(read))
 
 
-def test_who_may_read_metrics_is_read() -> None:
-    access = Settings.from_env(ACCESS).access
-    assert list(ACCESS.values()) == [
-        access.certfile,
-        access.keyfile,
-        access.username,
-        access.password,
-        access.hosts,
-    ]
+@pytest.mark.parametrize(("group", "given"), [("security", SECURITY), ("access", ACCESS)])
+def test_the_variables_of_a_group_are_read(group: str, given: dict[str, str]) -> None:
+    held = getattr(Settings.from_env(given), group)
+    found = {name: getattr(held, each.name) for name, each in variables.variables_of(held).items()}
+    assert {name: value for name, value in found.items() if value is not None} == given
 
 
 def test_the_key_of_the_draws_is_read_and_kept_out_of_sight(tmp_path: Path) -> None:
@@ -106,14 +102,6 @@ def test_the_key_of_the_draws_is_read_and_kept_out_of_sight(tmp_path: Path) -> N
 def test_a_key_of_the_draws_that_is_too_short_or_too_long_is_refused_and_not_shown(key: str) -> None:
     said = refused(TRUEUP_COIN_KEY=key)
     assert said == "TRUEUP_COIN_KEY must have 16 to 64 bytes"
-
-
-def test_the_streams_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "streams.toml"
-    path.write_text('closed = true\n[streams."fraud-*"]\ncalibrator = "platt"\n')
-    policies = Settings.from_env({"TRUEUP_STREAMS": str(path)}).policies
-    assert [pattern for pattern, _ in policies.patterns] == ["fraud-*"]
-    assert policies.default is None
 
 
 def test_all_topics_of_its_own_begin_with_the_prefix(tmp_path: Path) -> None:
@@ -254,20 +242,6 @@ def test_the_longest_letter_of_settings_that_are_accepted_fits_a_batch(batch_byt
 # -- security ------------------------------------------------------------------------------------------------------
 
 
-def test_every_security_variable_is_read() -> None:
-    security = Settings.from_env(SECURITY).security
-    assert {f.name: set_to for f in fields(Security) if (set_to := getattr(security, f.name)) is not None} == {
-        "protocol": "SASL_SSL",
-        "mechanism": "PLAIN",
-        "username": "ann",
-        "password": "hunter2",
-        "cafile": "ca.pem",
-        "certfile": "cert.pem",
-        "keyfile": "key.pem",
-        "key_password": "hunter3",
-    }
-
-
 def test_secrets_are_read_from_files_without_the_last_newline(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(" hunter2\n")
     (tmp_path / "key").write_text("hunter3")
@@ -310,7 +284,6 @@ def test_secrets_are_not_in_the_repr() -> None:
         ({"TRUEUP_SASL_MECHANISM": "MD5"}, "TRUEUP_SASL_MECHANISM must be one of"),
         ({"TRUEUP_SASL_USERNAME": ""}, "TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD"),
         ({"TRUEUP_SASL_PASSWORD": ""}, "TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD"),
-        ({"TRUEUP_SASL_PASSWORD": "", "TRUEUP_SASL_PASSWORD_FILE": "/nowhere/p"}, "and so is TRUEUP_SASL_PASSWORD"),
         ({"TRUEUP_SSL_CERTFILE": ""}, "TRUEUP_SSL_CERTFILE is not"),
     ],
 )

@@ -15,10 +15,8 @@ from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import segments, vectors, views
-from streams.metrics.catalogue import CATALOGUE
+from streams.metrics import segments, vectors
 from streams.metrics.description import describe
-from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, segmented
 from streams.metrics.snapshot import read
 from tests.agents.status.rows import readings
@@ -72,14 +70,14 @@ def found(stream: str, n: int = 2000) -> tuple[StateRows, Policy]:
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def shown(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], list[Sample]]:
+def shown(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     with judged_at_once():
         rows, policy = found(request.param)
-    return request.param, describe(rows, request.param, policy), list(views.samples(rows, request.param, policy))
+    return request.param, describe(rows, request.param, policy)
 
 
-def test_segments_that_are_off_are_named_with_their_interval(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
-    stream, described, _ = shown
+def test_segments_that_are_off_are_named_with_their_interval(shown: tuple[str, dict[str, Any]]) -> None:
+    stream, described = shown
     of = described["segments"]
     assert of["of"] == ("quantiles" if stream == "numbers" else "probs")
     assert of["scored"] == 2
@@ -96,8 +94,8 @@ def test_segments_that_are_off_are_named_with_their_interval(shown: tuple[str, d
     assert sum(each["events"] for each in of["worst"]) == described["vectors"][POLICIES[stream].config]["resolved"]
 
 
-def test_challengers_are_compared_by_the_losses_of_their_kind(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
-    stream, described, _ = shown
+def test_challengers_are_compared_by_the_losses_of_their_kind(shown: tuple[str, dict[str, Any]]) -> None:
+    stream, described = shown
     (pair,) = described["shadows"]
     assert pair["events"] == 4000
     assert pair["difference"].keys() == ({"pinball"} if stream == "numbers" else {"brier", "log"})
@@ -109,27 +107,8 @@ def test_challengers_are_compared_by_the_losses_of_their_kind(shown: tuple[str, 
         assert pair["difference"]["log"]["mean"] + 2 * pair["difference"]["log"]["error"] < 0, "platt learns the level"
 
 
-def test_series_are_those_of_the_catalogue(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
-    stream, described, samples = shown
-    assert {name for name, _, _ in samples} <= CATALOGUE.keys()
-    values = {(name, labels): value for name, labels, value in samples}
-    worst = described["segments"]["worst"][0]
-    place = stream, "country", worst["value"]
-    assert values["segments_off", (stream,)] == described["segments"]["off"]
-    assert values["segment_error", place] == worst["calibrated"]["ece"]
-    assert values["segment_bias", place] == worst["off"]["mean"]
-    (pair,) = described["shadows"]
-    challenger = stream, pair["challenger"]["calibrator"], pair["challenger"]["config"]
-    assert values["shadow_events", challenger] == 4000
-    for loss, of in pair["difference"].items():
-        assert values["shadow_difference", (*challenger, loss)] == of["mean"]
-        assert values["shadow_difference_error", (*challenger, loss)] == of["error"]
-
-
-def test_inspect_prints_both(
-    shown: tuple[str, dict[str, Any], list[Sample]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream, described, _ = shown
+def test_inspect_prints_both(shown: tuple[str, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    stream, described = shown
     orjson.dumps(described)
     show_tables.show({stream: described}, {}, whole=True)
     printed = capsys.readouterr().out
@@ -139,8 +118,8 @@ def test_inspect_prints_both(
     assert ("pinball" if stream == "numbers" else "Brier") in printed
 
 
-def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
-    stream, described, _ = shown
+def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any]]) -> None:
+    stream, described = shown
     html = page.detail(readings().worker(), {"stream": stream, **described}, [])
     assert "<h2>Segments, worst first</h2>" in html
     assert "<h2>Challengers</h2>" in html

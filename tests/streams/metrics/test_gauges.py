@@ -14,27 +14,19 @@ from state.effects import Effects
 from state.engine import Partition
 from state.events import ERASE, Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
-from state.forecasts import Normal, Probs
+from state.forecasts import ForecastValue, Normal, Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
-from state.scoring.ages import DAY_MS, Ages
-from state.scoring.band_counts import BandCounts
-from state.scoring.begun import Begun
-from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
+from state.scoring.ages import DAY_MS
 from state.scoring.scores import Scores
-from state.scoring.segment_scores import SegmentScores
-from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from state.segments import Dictionary
-from state.served import Served
-from state.versions import Versions
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
+from streams.metrics.description import CELLS
 from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
-from streams.metrics.snapshot import PartitionSnapshot, by_stream, read
+from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.metrics.stage import Sampler
-from streams.metrics.views import CELLS
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
@@ -81,11 +73,10 @@ ADDED = {"histogram": {"le"}}
 class Live:
     """Partitions folded by the real engine, as a worker does, and reported to gauges."""
 
-    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", policies: Policies | None = None) -> None:
         self.gauges = gauges
         patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
-        beside = (Challenger("histogram", {}),)
-        self._policies = gauges._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
+        self._policies = gauges._policies = policies or Policies(patterns, Policy(calibrator))
         self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._engines: dict[int, Partition] = {}
 
@@ -159,59 +150,45 @@ def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float
 # -- the catalogue -------------------------------------------------------------------------------------------------
 
 
+def every_kind_of_stream() -> tuple[Policies, list[Event]]:
+    """Return streams that have all there is between them, and events of twenty days of each."""
+    bands, half = Bands(("", "review"), (0.0, 0.5)), (Challenger("histogram", {}),)
+    rich = Policy(
+        segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, weight="amount", interval=0.9, shadow=half,
+        entity="account", alarms_since_ms=DAY_MS,
+    )  # fmt: skip
+    policies = {
+        "rich": rich,
+        "versions": Policy(model_version="v"),
+        "bounded": Policy("calibrated_regression", features=1),
+        "counts": Policy("minimax"),
+        "frozen": Policy(frozen=True),
+        "numbers": Policy("quantile"),
+        "classes": Policy("multiclass"),
+    }
+    vector: dict[str, ForecastValue] = {"numbers": Normal(0.0, 1.0), "classes": Probs((0.5, 0.25, 0.25))}
+    events: list[Event] = []
+    for i in range(20 * 110):
+        ts, late = i * DAY_MS // 110, (i + 40 * (i % 2)) * DAY_MS // 110
+        for n, stream in enumerate(policies if i % 5 == 0 else ["rich"]):
+            raw = vector.get(stream, i % 11 / 10)
+            x = (0.5,) if stream == "bounded" else ()
+            named = ("DE", "FR")[i % 2 : i % 2 + 1] if stream == "rich" else ()
+            version = "7" if stream == "versions" else ""
+            forecast = Forecast(9 * i + n, None, f"{stream}-{i}", stream, raw, x, ts)
+            events.append(forecast._replace(segments=named, entity=i // 5, version=version))
+            events.append(Outcome(9 * i + n, None, f"{stream}-{i}", float(i % 2), late + 1))
+    return Policies(list(policies.items())), events
+
+
 def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(history, "WINDOW", 20)
     monkeypatch.setattr(vector_history, "WINDOW", 10)
     gauges = made()
-    live = Live(gauges, "calibrated_regression+minimax", features=1)
-    live.fold(0, pairs(30, x=(0.5,)))
-    live.fold(0, vectors(30))
-    bands, counts = Bands(("", "review"), (0.0, 0.5)), BandCounts(2)
-    counts.issue(0, 1, 0)
-    named = Policy(
-        segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, weight="amount", model_version="v"
-    )
-    versions = Versions()
-    versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
-    bound = Policy("calibrated_regression", features=("age",), interval=0.9, frozen=True)
-    gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
-    ages = Ages()
-    for t in range(200):
-        ages.observe(t * DAY_MS, t // 100)
-    dictionary, scores = Dictionary(("country",)), SegmentScores()
-    dictionary.groups(("DE",))
-    weighted = Weighted()
-    weighted.observe(0.5, 0.5, 1.0, 20.0)
-    for _ in range(20):
-        scores.observe(0.5, 0.5, 1.0)
-    bounding = Served.fresh(bound.recipe, "t")
-    bounding.calibrator.update(bounding.calibrator.predict(0.5, (0.5,)).ticket, 1.0)
-    distribution = Distribution()
-    for day in range(RECENT + ENOUGH + 1):
-        for _ in range(FEWEST):
-            distribution.observe(0.5, day * DAY_MS)
-    changed = Effects(
-        {kinds.FENCE.key(): Fence().encode()},
-        by_stream(
-            {
-                kinds.AGES.key("s"): kinds.AGES.encode(ages),
-                kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
-                kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
-                kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
-                kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
-                kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
-                kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
-                kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
-                kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
-                kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
-            }
-        ),
-        untaught={"s": 3},
-    )
-    gauges.applied(0, changed, Fence())
-    gauges.written(0, changed)
+    policies, events = every_kind_of_stream()
+    Live(gauges, policies=policies).fold(0, events)
     exported = {}
     for family in text_string_to_metric_families(exposed(gauges)):
         assert family.samples, f"{family.name} is exported without samples"

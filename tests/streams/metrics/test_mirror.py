@@ -77,7 +77,7 @@ def test_a_mirror_holds_what_the_gauges_hold(
                 scene.gauges.assigned(number, PartitionSnapshot(Fence(applied=len(stream))))
             held = scene.gauges.held()[number]
             if row is None:
-                held.drop(stream)
+                held.rows.pop(stream, None)
             else:
                 hold(held, kind, bytes(bytearray(row)), stream)  # another object, as of another batch
         try:

@@ -19,7 +19,7 @@ from streams.config.settings import Settings
 from streams.records.decoding import KEY_IDS, REASONS, Decoder
 from streams.records.encoding import key_of
 from streams.records.limits import Limits
-from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved, event_name
+from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved
 
 LIMITS = Limits()
 NOW = 1_357_034_400_000
@@ -306,26 +306,6 @@ def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed()
     assert reason(forecast(made(stream="new"))) is None
 
 
-def test_the_examples_reach_every_reason() -> None:
-    shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
-    vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    others = {
-        "parked_label",
-        "conflict",
-        "erased",
-        "batch",
-        "skipped",
-        "scope",
-        "entity",
-        "label_rate",
-        "weight",
-        "model_version",
-        "format",
-        "schema",
-    }
-    assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
-
-
 # -- what is accepted ----------------------------------------------------------------------------------------------
 
 
@@ -390,15 +370,16 @@ def test_a_value_and_a_key_as_long_as_their_limits_are_accepted() -> None:
     assert isinstance(outcome(value, key=key), Outcome)
 
 
-def test_named_features_come_in_the_order_of_the_policy() -> None:
-    event = forecast(made(stream="named", x={"amount": -1, "other": 5, "age": 0.25}), FEATURES)
-    assert event == Forecast(7, b"k", "e", "named", 0.5, (0.25, -1.0), NOW)
-
-
-def test_listed_features_come_in_their_own_order() -> None:
-    event = forecast(made(stream="list", x=[1, -0.5]), FEATURES)
-    assert event == Forecast(7, b"k", "e", "list", 0.5, (1.0, -0.5), NOW)
-    assert all(type(x) is float for x in event.x)
+@pytest.mark.parametrize(
+    ("stream", "x", "read"),
+    [("named", {"amount": -1, "other": 5, "age": 0.25}, (0.25, -1.0)), ("list", [1, -0.5], (1.0, -0.5))],
+)
+def test_features_come_in_the_order_of_the_policy_or_in_their_own(
+    stream: str, x: object, read: tuple[float, ...]
+) -> None:
+    event = forecast(made(stream=stream, x=x), FEATURES)
+    assert event == Forecast(7, b"k", "e", stream, 0.5, read, NOW)
+    assert all(type(each) is float for each in event.x)
 
 
 # -- what leaves ---------------------------------------------------------------------------------------------------
@@ -471,18 +452,6 @@ def test_an_event_of_a_scope_is_another_than_that_of_its_id_alone() -> None:
     event = outcome(happened(scope="a"))
     assert isinstance(event, Outcome)
     assert event.event_id == names[1]
-
-
-def test_what_is_said_of_an_event_names_its_id_and_its_scope() -> None:
-    name = "e\na"
-    calibrated = Calibrated(b"k", name, "s", 0.5, 0.5, 0.5, "platt", "00000000", 0, 1, 1)
-    resolved = Resolved(b"k", name, "s", 0.5, 0.5, 0.5, 1.0, "platt", 0, 1, 2, 0, implied=False)
-    for value in (encode_calibrated(calibrated), encode_resolved(resolved)):
-        said = orjson.loads(value)
-        assert (said["event_id"], said["scope"], event_name(said)) == ("e", "a", name)
-    plain = orjson.loads(encode_calibrated(calibrated._replace(event_id="e")))
-    assert "scope" not in plain
-    assert event_name(plain) == "e"
 
 
 @pytest.mark.parametrize(

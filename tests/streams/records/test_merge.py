@@ -418,15 +418,6 @@ def test_a_head_far_ahead_waits_for_the_records_behind_it_until_the_topic_is_cau
     assert of.awaited is None
 
 
-def test_a_head_far_ahead_with_nothing_behind_it_yet_waits_for_its_time() -> None:
-    of = buffer()
-    of.add(F, made(F, 1, 2))
-    of.add(O, made(O, HOUR))
-    assert order(take(of)) == [(F, 1), (F, 2)], "what comes behind the outcome later may be earlier"
-    acknowledge(of)
-    assert order(take(of)) == [(O, HOUR)]
-
-
 def test_patience_also_ends_the_wait_for_the_records_behind_a_head() -> None:
     of, clock = buffer(), Clock()
     of.add(F, made(F, 1))

@@ -20,7 +20,7 @@ from streams.records import output_avro
 from streams.records.decoding import SCOPED
 from streams.records.encoding import encoded
 from streams.records.output_avro import SCHEMAS, AvroValues, record
-from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved
+from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved, event_name
 from streams.records.output_schemas import FIELDS, avro, rows, text
 from streams.sources.avro import parsed
 from tests.streams.sources.registries import unreadable_avro
@@ -125,6 +125,7 @@ def said_in(value: bytes) -> dict[str, Any]:
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
     said, value = encode_calibrated(one), MADE.calibrated(one)
     assert orjson.loads(said) == shown(one)
+    assert event_name(orjson.loads(said)) == one.event_id
     assert value == MADE.of_json("calibrated", said)
     found = read("calibrated", value)
     assert found == said_in(said)

@@ -28,7 +28,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from streams.config.settings import Settings, SettingsError
 from streams.sources import config, registry, wait
 from streams.sources.avro import Avro, parsed
-from streams.sources.framing import split
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal, Unfit
@@ -436,12 +435,6 @@ def test_what_is_not_of_its_schema_is_refused_with_a_reason() -> None:
     assert reason(AVRO, framed(11, b"\2a")) == "not_object"
 
 
-def test_a_frame_is_taken_apart_as_the_format_says() -> None:
-    assert split(b"\0\0\0\1\0x", (), "h", placed=False) == (256, (), b"x")
-    assert split(b"\0\0\0\0\1\0x", (), "h", placed=True) == (1, (0,), b"x")
-    assert split(b"\0\0\0\0\1\4\2\0x", (), "h", placed=True) == (1, (1, 0), b"x")
-
-
 # -- the registry ------------------------------------------------------------------------------------------------------
 
 
@@ -677,7 +670,7 @@ def test_a_registry_that_cannot_be_asked_safely_is_refused(given: dict[str, str]
     ("text", "said"),
     [
         (f'{AVRO}schema = "x"', "it is no Avro schema"),
-        (f'{AVRO}schema_file = "/nowhere.avsc"', "cannot read schema_file /nowhere.avsc"),
+        (f'{AVRO}schema_file = "/nowhere.avsc"', "schema_file: cannot read /nowhere.avsc"),
         (f'{AVRO}schema = "x"\nschema_file = "y"', "give one of them"),
         (f'{BASE}schema = "x"', "schema is of avro and protobuf; format is json"),
         (f'{PROTOBUF}schema = "x"', "belong together"),

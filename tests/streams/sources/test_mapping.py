@@ -8,9 +8,8 @@ import pytest
 
 from streams.sources import config, modes
 from streams.sources.mapping import Mapping
-from streams.sources.references import steps
-from streams.sources.refusal import PASSED, Refusal, short
-from streams.sources.source import Source
+from streams.sources.modes import Source
+from streams.sources.refusal import PASSED, Refusal
 
 NOW = 1_700_000_000_000
 FORECAST = 'topic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = { constant = "s" }\n'
@@ -114,7 +113,6 @@ def test_references_reach_value_key_headers_topic_and_timestamp() -> None:
     by_key = 'topic = "labels"\nrole = "outcome"\ny = "y"\nevent_id = '
     assert read(f'{by_key}"@key"', {"y": 1})["event_id"] == "k"
     assert "key_format" in refused(f'{by_key}"@key.a"')
-    assert steps('a.b[0]."c.d"[1][2].e') == ("a", "b", 0, "c.d", 1, 2, "e")
 
 
 @pytest.mark.parametrize(
@@ -368,12 +366,3 @@ def test_a_value_as_deep_as_json_may_be_is_a_record_or_a_refusal_at_every_place(
     for text in (table + features, table + 'x = "x"\n', labels, labels.replace(", labels = { lost = 1 }", "")):
         found = Mapping(source(text)).read(value, b"k", (), "s", NOW)
         assert isinstance(found, dict) or len(found.why) < 200
-
-
-def test_a_message_shows_the_beginning_of_a_value() -> None:
-    shown = ["a", {"b": [1, None, True]}, 0.5]
-    assert short(shown) == repr(shown)
-    assert short("x" * 100) == "'" + "x" * 56 + "..."
-    assert short(["x" * 10_000_000, 1]) == "['" + "x" * 55 + "..."
-    assert short(orjson.loads(b"[" * 1020 + b"]" * 1020)) == "[" * 57 + "..."
-    assert short(orjson.loads(b'{"a":' * 1020 + b"1" + b"}" * 1020)) == "{'a': " * 9 + "{'a..."
