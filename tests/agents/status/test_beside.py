@@ -81,7 +81,7 @@ def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
     routes, labels = found["router"]["inputs"]
     assert (routes["name"], routes["topics"], routes["lag"]) == ("routes", [settings.routes], 2)
     assert (labels["name"], labels["lag"], labels["dead"]) == ("labels", None, 0)
-    page = get(shown, "/").text
+    page = get(shown).html
     assert "intake is not ready: no &lt;partition&gt; is read" in page
     assert "scores.v3, scores.v4" in page
     assert "1,200 sent" in page
