@@ -17,7 +17,15 @@ T = TypeVar("T")
 
 async def members(admin: AIOKafkaAdminClient, group: str) -> int:
     """Return how many members a consumer group has; KafkaError if it cannot be described."""
-    return await answered(group, lambda: _members(admin, group), COORDINATOR_SECONDS)
+
+    async def ask() -> int:
+        (response,) = await admin.describe_consumer_groups([group])
+        code, _, _, _, _, found, *_ = response.groups[0]
+        if code:
+            raise for_code(code)(f"group {group} cannot be described")
+        return len(found)
+
+    return await answered(group, ask, COORDINATOR_SECONDS)
 
 
 async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float | None) -> T:
@@ -38,11 +46,3 @@ async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float |
                 await asyncio.sleep(_BACKOFF)
     except TimeoutError:
         raise last from None
-
-
-async def _members(admin: AIOKafkaAdminClient, group: str) -> int:
-    (response,) = await admin.describe_consumer_groups([group])
-    code, _, _, _, _, found, *_ = response.groups[0]
-    if code:
-        raise for_code(code)(f"group {group} cannot be described")
-    return len(found)
