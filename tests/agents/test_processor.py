@@ -305,39 +305,6 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
     asyncio.run(run())
 
 
-def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scene: Scene) -> None:
-    """Its records are behind no fence that is known to the buffer; they come again."""
-    valid = True
-    voidable = BatchProcessor(
-        scene.topology.settings,
-        scene.topology.table,
-        cast("Outputs", scene.told),
-        scene.topology.gauges,
-        current=lambda _: valid,
-    )
-
-    async def run() -> None:
-        nonlocal valid
-        await voidable.reopen(0)
-        scene.told.acknowledged.clear()
-        answering = asyncio.create_task(voidable.answer(await voidable.fold([Batch(0, batch(PAIR), {}, 0)])))
-        await asyncio.sleep(0)
-        valid = False  # as a buffer that starts over makes it
-        reopening = asyncio.create_task(voidable.reopen(0))
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(voidable.fold([Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)]))
-        await asyncio.sleep(0)
-        scene.told.acknowledged.set()
-        await answering
-        await reopening
-        assert not (await waiting).parts
-        restore(scene.topology)
-        _, journal = await voidable.reopen(0)
-        assert [entry.ends for entry in journal.entries] == [(1, 1)]
-
-    asyncio.run(run())
-
-
 def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
     async def run() -> None:
         folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
@@ -479,17 +446,6 @@ def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(
     scene.fold(made)
     assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, made)
     assert len(scene.told.noted) > 1
-
-
-def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = batch(mixed(300).sent)
-    scene.fold(made)
-    state, outputs = scene.state(0), scene.told.outputs
-    scene.reopen(1)
-    scene.told.sent.clear()
-    monkeypatch.setattr("agents.applying.PART", 7)
-    scene.fold(made, partition=1)
-    assert (scene.state(1), scene.told.outputs) == (state, outputs)
 
 
 def test_others_go_on_between_the_parts_of_batches_and_after_that_many_records_of_others(

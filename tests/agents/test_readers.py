@@ -1,6 +1,5 @@
 """Readers have a process of their own: it says what its parent is, and ends with it."""
 
-import errno
 import logging
 import os
 import signal
@@ -121,15 +120,11 @@ def tell_until_it_has_ended(made: Readers) -> None:
         time.sleep(0.01)
 
 
-def test_a_process_that_was_killed_is_noticed(served: Readers) -> None:
-    served.tell("")
-    os.kill(served._pid, signal.SIGKILL)
-    with pytest.raises(ReadersError, match="by signal 9"):
-        tell_until_it_has_ended(served)
-
-
-def test_a_process_that_was_killed_is_noticed_where_nobody_was_to_be_told_of_children() -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+@pytest.mark.parametrize("told", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_process_that_was_killed_is_noticed_also_where_nobody_was_to_be_told_of_children(
+    told: signal.Handlers,
+) -> None:
+    before = signal.signal(signal.SIGCHLD, told)
     try:
         with Readers(SETTINGS) as made:
             os.kill(made._pid, signal.SIGKILL)
@@ -157,15 +152,6 @@ def test_a_process_that_cannot_serve_says_why_and_ends(
     assert "can't start new thread" in capfd.readouterr().err
 
 
-def test_where_no_process_may_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork() -> int:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(os, "fork", fork)
-    with pytest.raises(ReadersError, match="Resource temporarily unavailable"), Readers(SETTINGS):
-        pass
-
-
 def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(readers, "sleep", waits.append)
@@ -174,18 +160,13 @@ def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.Monkey
     assert not waits
 
 
-def test_a_signal_of_the_terminal_does_not_end_it(served: Readers) -> None:
-    wait_for(lambda: asked(served, "/healthz")[0] == 200)  # it ignores them before it serves
-    for each in (signal.SIGINT, signal.SIGTERM):
-        os.kill(served._pid, each)
-    assert asked(served, "/healthz") == (200, "yes\n")
-
-
-def test_on_exit_its_port_is_free() -> None:
+def test_a_signal_of_the_terminal_does_not_end_it_and_on_exit_its_port_is_free() -> None:
     with Readers(SETTINGS) as made:
-        port = made.port
-        assert asked(made, "/healthz")[0] == 200
-    with socket.create_server((HOST, port)):
+        wait_for(lambda: asked(made, "/healthz")[0] == 200)  # it ignores them before it serves
+        for each in (signal.SIGINT, signal.SIGTERM):
+            os.kill(made._pid, each)
+        assert asked(made, "/healthz") == (200, "yes\n")
+    with socket.create_server((HOST, made.port)):
         pass
 
 

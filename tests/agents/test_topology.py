@@ -178,23 +178,6 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     assert messages[0].acked is moved
 
 
-def test_an_agent_that_is_stopped_ends_nothing(
-    run: Run,
-    topology: Topology,
-    messages: list[Any],
-    ended: Ended,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def fold(_: object) -> None:
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(topology.processor, "fold", fold)
-    with pytest.raises(asyncio.CancelledError):
-        serve(run, topology, *messages)
-    assert ended.times == 0
-    assert not messages[0].acked
-
-
 def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     topology: Topology, ended: Ended, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,29 +192,24 @@ def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     assert topology.unready == "it cannot go on"
 
 
-def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
-    topology: Topology, run: Run, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("what", ["state", "configuration"])
+def test_what_another_build_wrote_ends_the_start_for_good_and_without_a_traceback(
+    topology: Topology, run: Run, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     statuses: list[int] = []
     topology.abort = statuses.append
-    topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), seal(kinds.SCORES.letter[0], 77, b""))])
-    with pytest.raises(OtherFormat) as caught:
-        run(topology.applied(0))
-    topology.failed(caught.value)
+    if what == "configuration":
+        topology.failed(in_force.InForceError("it has format version 77, run that build"))
+    else:
+        row = seal(kinds.SCORES.letter[0], 77, b"")
+        topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), row)])
+        with pytest.raises(OtherFormat) as caught:
+            run(topology.applied(0))
+        topology.failed(caught.value)
     assert statuses == [78]
     (line,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert "row has format version 77, this build reads version" in line.message
+    assert "has format version 77" in line.message
     assert line.exc_info is None
-
-
-def test_a_configuration_that_this_build_cannot_read_ends_the_start_for_good(
-    topology: Topology, caplog: pytest.LogCaptureFixture
-) -> None:
-    statuses: list[int] = []
-    topology.abort = statuses.append
-    topology.failed(in_force.InForceError("another build wrote it: run that one"))
-    assert statuses == [78]
-    assert "another build wrote it: run that one" in caplog.text
 
 
 # -- readiness and samples -----------------------------------------------------------------------------------------
