@@ -1,16 +1,15 @@
 """What brokers know of consumer groups."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.errors import KafkaTimeoutError, for_code
+
+from streams.kafka.broker_requests import insisted
 
 #: Longest wait for the coordinator of a group, s: a new cluster makes the topic of groups when it is first asked.
 COORDINATOR_SECONDS: Final = 30.0
-#: Pause before another attempt, s.
-_BACKOFF: Final = 0.2
 
 T = TypeVar("T")
 
@@ -33,16 +32,7 @@ async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float |
 
     Raises KafkaError if it refuses, or none answers within so many seconds; None: they are waited for.
     """
-    last: KafkaError = KafkaTimeoutError(f"no coordinator of group {group} answered")
     try:
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    return await ask()
-                except KafkaError as exc:
-                    if not exc.retriable:
-                        raise
-                    last = exc
-                await asyncio.sleep(_BACKOFF)
+        return await insisted(ask, seconds=seconds)
     except TimeoutError:
-        raise last from None
+        raise KafkaTimeoutError(f"no coordinator of group {group} answered") from None

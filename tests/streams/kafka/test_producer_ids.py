@@ -9,7 +9,7 @@ import pytest
 from aiokafka import errors
 from aiokafka.client import CoordinationType
 
-from streams.kafka import producer_ids
+from streams.kafka import broker_requests
 from streams.kafka.producer_ids import ForbiddenError, InitProducerId, ProducerIdentity, take
 
 ID = "trueup-state-changelog-3"
@@ -43,7 +43,7 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_ids, "BACKOFF", 0)
+    monkeypatch.setattr(broker_requests, "BACKOFF", 0)
 
 
 def test_the_coordinator_is_asked_with_what_is_held() -> None:
