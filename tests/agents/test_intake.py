@@ -293,23 +293,6 @@ async def test_what_is_in_force_is_written_down_before_the_first_record_under_it
     assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
 
 
-@story
-async def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(scene: Scene) -> None:
-    await scene.begin()
-    scene.give(S0, score("e1"), score("e2", risk=2), score(""))
-    scene.give(L0, {"id": "e1", "y": "x", "kind": "final"}, {"id": "e1", "y": 1, "kind": "draft"})
-    await scene.steps()
-    letters = [orjson.loads(v) for t, _, batch in scene.producer.sent if t == "dead-letters" for _, v, _ in batch]
-    assert sorted((each["topic"], each["offset"], each["reason"]) for each in letters) == [
-        ("labels.v1", 0, "label"),
-        ("scores.v3", 1, "probability"),
-        ("scores.v3", 2, "event_id"),
-    ]
-    shown = scene.intake._gauges.exposition().decode()
-    assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
-    assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
-
-
 @pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
 def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
     play: Play, caplog: pytest.LogCaptureFixture
@@ -318,9 +301,13 @@ def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do
         await scene.begin()
         times = [score(f"e{n}") | {"at": 1_700_000_000 + n} for n in range(3)]
         scene.give(S0, *times, score("bad", risk=2) | {"at": 0}, timestamp=1_700_000_100_000)
+        scene.give(L0, {"id": "e1", "y": 1, "kind": "draft"}, timestamp=1_700_000_100_000)
         await scene.steps()
         scene.intake._tell()
-        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in scene.intake._gauges.exposition().decode()
+        shown = scene.intake._gauges.exposition().decode()
+        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in shown
+        assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
+        assert 'trueup_dead_letters_total{reason="probability",topic="scores"} 1.0' in shown
 
     play(story)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
