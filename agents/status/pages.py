@@ -3,18 +3,20 @@
 import logging
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import orjson
 
 from agents.server import Answer
-from agents.status import page
+from agents.status import page, view
 from agents.status.readings import ORDERS, Readings, summary
 
 log = logging.getLogger("trueup")
 
 #: Streams on a page for people; the most a program gets at once, and how many if it does not say.
 CARDS, MOST, USUAL = 24, 1000, 100
+#: Up to this many streams have pictures in the list.
+PICTURED: Final = 6
 API: Final = "/api/streams"
 
 _HEADERS: Final = (
@@ -72,11 +74,36 @@ class Pages:
             name = asked["stream"]
             return page.detail(worker, self._stream(name), self._readings.maps(name))
         query, order, names = self._ordered(asked)
-        number = min(_number(asked, "page", 1, 10**9), -(-len(names) // CARDS) or 1) - 1
-        described = self._described(names[number * CARDS : (number + 1) * CARDS])
-        pictured = len(names) <= page.PICTURED
-        shown = [(each, self._readings.maps(each["stream"]) if pictured else []) for each in described]
-        return page.listing(worker, shown, len(names), query, order, number, CARDS)
+        total, many = len(names), len(names) > PICTURED
+        last = max(-(-total // CARDS) - 1, 0)
+        number = min(_number(asked, "page", 1, 10**9) - 1, last)
+        first = number * CARDS
+        streams = [
+            view.stream(each, [] if many else self._readings.maps(each["stream"]), small=many)
+            for each in self._described(names[first : first + CARDS])
+        ]
+        where = f"{first + 1:,} to {first + len(streams):,} of {total:,}" if total > len(streams) else f"{total:,}"
+        search = f" with “{query}” in its name" if query else ""
+
+        def link(to: int) -> str:
+            return "/?" + urlencode({"q": query, "sort": order, "page": to + 1})
+
+        return page.render(
+            "list.html",
+            worker,
+            streams=streams,
+            many=many,
+            topics=worker["topics"],
+            orders=ORDERS,
+            total=total,
+            query=query,
+            order=order,
+            counted=f"{where} {'stream' if total == 1 else 'streams'}{search}" if streams else f"no stream{search} yet",
+            page=number,
+            last=last,
+            back=link(number - 1),
+            on=link(number + 1),
+        )
 
     def _list(self, asked: dict[str, str]) -> dict[str, Any]:
         query, order, names = self._ordered(asked)
