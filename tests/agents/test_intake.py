@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from inspect import Signature, signature
@@ -27,7 +27,6 @@ from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.faust.inputs import DataLossError
-from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
 from streams.kafka import owners, partitioner, provenance, topics
 from streams.kafka.permissions import of_intake
@@ -37,6 +36,7 @@ from streams.records import skips
 from streams.records.making import Maker
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
+from tests.streams.fakes import Batch
 
 STREAMS = """
 [sources.scores]
@@ -56,25 +56,6 @@ when = { kind = "final" }
 S0, L0 = TopicPartition("scores.v3", 0), TopicPartition("labels.v1", 0)
 
 
-class Batch(list[tuple[bytes | None, bytes, int | None]]):
-    """A record batch of at most so many records, and their headers."""
-
-    room = 3
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.headers: list[list[tuple[str, bytes | None]]] = []
-
-    def extend(self, records: Sequence[Produced]) -> int:  # type: ignore[override]
-        taken = records[: self.room - len(self)]
-        super().extend((key, value or b"", stamp) for key, value, stamp, _ in taken)
-        self.headers += [headers for _, _, _, headers in taken]
-        return len(taken)
-
-    def record_count(self) -> int:
-        return len(self)
-
-
 class Producer:
     """Acknowledges when it is let, and remembers in which order batches were sent."""
 
@@ -89,7 +70,7 @@ class Producer:
         self.failure: Exception | None = None
 
     def create_batch(self) -> Batch:
-        return Batch()
+        return Batch(900_000)
 
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[Any]":
         await asyncio.sleep(0)
@@ -327,10 +308,10 @@ ANSWERING = f'on_error = "raw"\nclosed = true\n[streams.m]\n{STREAMS}'
 def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str, Any], int | None, Any]]:
     """Return the records sent to a topic: partition, key, value, timestamp and headers."""
     return [
-        (partition, key, orjson.loads(value), stamp, headers)
+        (partition, key, orjson.loads(value or b""), stamp, headers)
         for t, partition, batch in scene.producer.sent
         if t == topic
-        for (key, value, stamp), headers in zip(batch, batch.headers, strict=True)
+        for (key, value, stamp), headers in zip(batch.rows, batch.headers, strict=True)
     ]
 
 
@@ -353,7 +334,8 @@ async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
     scene.give(S0, score("e3", model="unknown"))
     await scene.steps()
     ((_, _, batch),) = [each for each in scene.producer.sent if each[0] == "calibrated"]
-    ((_, value, _),) = batch
+    ((_, value, _),) = batch.rows
+    assert value is not None
     found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS["calibrated"], None)
     assert isinstance(found, dict)
     assert value[:5] == b"\0\0\0\0\7"
@@ -482,7 +464,7 @@ async def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_not
     scene.give(S0, score("ahead"), timestamp=100 + 2 * SLACK)
     scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(3)))
     await scene.steps()
-    assert sum(len(batch) for topic, _, batch in scene.producer.sent if topic == "trueup-labels") == 3
+    assert len(of_topic(scene, "trueup-labels")) == 3
 
 
 @story
@@ -552,10 +534,7 @@ async def test_records_wait_for_their_schemas_and_are_dropped_with_their_partiti
     assert scene.producer.topics() == []
     there.set()
     await scene.steps()
-    assert [orjson.loads(batch[0][1])["event_id"] for t, _, batch in scene.producer.sent if t == "forecasts"] == [
-        "e1",
-        "e2",
-    ]
+    assert [value["event_id"] for _, _, value, _, _ in of_topic(scene, "forecasts")] == ["e1", "e2"]
     there.clear()
     scene.give(S0, score("e3"), start=2)
     await scene.steps(1)
