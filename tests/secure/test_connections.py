@@ -27,26 +27,6 @@ MakeWorld = Callable[..., World]
 WRONG = "wr-3Qn6secret"
 
 
-def tls(stronghold: Fortress, at: str, **settings: str) -> dict[str, str]:
-    return {
-        "TRUEUP_BROKERS": at,
-        "TRUEUP_SECURITY_PROTOCOL": "SSL",
-        "TRUEUP_SSL_CAFILE": str(stronghold.certificates.authority),
-        **settings,
-    }
-
-
-def mutual(stronghold: Fortress, **settings: str) -> dict[str, str]:
-    return tls(
-        stronghold,
-        stronghold.mtls,
-        TRUEUP_SSL_CERTFILE=str(stronghold.certificates.client),
-        TRUEUP_SSL_KEYFILE=str(stronghold.certificates.client_key),
-        TRUEUP_SSL_KEY_PASSWORD=KEY_PASSWORD,
-        **settings,
-    )
-
-
 def assert_keeps_secrets(text: str) -> None:
     """Fail if a secret stands in the text, plain or as base64."""
     for secret in (*PASSWORDS.values(), KEY_PASSWORD, WRONG):
@@ -61,7 +41,7 @@ def assert_keeps_secrets(text: str) -> None:
 def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress, tmp_path: Path, way: str) -> None:
     w = world(partitions=2)
     if way == "client certificate":
-        settings = mutual(stronghold)
+        settings = stronghold.mutual()
     elif way == "token by command":
         (tmp_path / "token").write_text(stronghold.issuer.token(WORKER))
         settings = stronghold.with_token(TRUEUP_SASL_TOKEN_COMMAND=f"cat {tmp_path / 'token'}")
@@ -112,13 +92,13 @@ REFUSED: list[Case] = [
         lambda f: f.as_user(TRUEUP_SSL_CAFILE=str(f.certificates.stranger)),
         "a certificate of an unknown authority; trusted are those of TRUEUP_SSL_CAFILE=",
     ),
-    ("the system's authorities", lambda f: {**tls(f, f.tls), "TRUEUP_SSL_CAFILE": SYSTEM}, "set TRUEUP_SSL_CAFILE"),
-    ("no client certificate", lambda f: tls(f, f.mtls), "asks for a client's certificate: set TRUEUP_SSL_CERTFILE"),
-    ("another host's certificate", lambda f: tls(f, f.elsewhere), "certificate is not valid for '127.0.0.1'"),
+    ("the system's authorities", lambda f: f.over_tls(f.tls) | {"TRUEUP_SSL_CAFILE": SYSTEM}, "set TRUEUP_SSL_CAFILE"),
+    ("no client certificate", lambda f: f.over_tls(f.mtls), "asks for a client's certificate: set TRUEUP_SSL_CERTFILE"),
+    ("another host's certificate", lambda f: f.over_tls(f.elsewhere), "certificate is not valid for '127.0.0.1'"),
     ("SASL where there is no TLS", lambda f: f.as_user(TRUEUP_BROKERS=f.naked), "does not speak TLS there"),
     ("SASL where nobody asks", lambda f: f.as_user(TRUEUP_BROKERS=f.tls), "asks for no user name on this port"),
-    ("TLS where SASL is wanted", lambda f: tls(f, f.sasl), "does it ask for a user? Then set SASL_SSL"),
-    ("TLS where there is none", lambda f: tls(f, f.open), "does not speak TLS there"),
+    ("TLS where SASL is wanted", lambda f: f.over_tls(f.sasl), "does it ask for a user? Then set SASL_SSL"),
+    ("TLS where there is none", lambda f: f.over_tls(f.open), "does not speak TLS there"),
     (
         "a file that is not there",
         lambda f: f.as_user(TRUEUP_SSL_CAFILE="/no.pem"),
@@ -153,7 +133,7 @@ def test_what_cannot_connect_says_which_setting_to_change(
 def test_an_encrypted_key_without_its_password_is_refused_and_nobody_is_asked(
     stronghold: Fortress, password: str | None
 ) -> None:
-    settings = mutual(stronghold)
+    settings = stronghold.mutual()
     del settings["TRUEUP_SSL_KEY_PASSWORD"]
     if password:
         settings["TRUEUP_SSL_KEY_PASSWORD"] = password
@@ -183,7 +163,7 @@ def test_a_broker_that_never_answers_is_given_up() -> None:
 
 
 def test_a_repr_of_the_settings_holds_no_secret(stronghold: Fortress) -> None:
-    for environment in (stronghold.as_user(), mutual(stronghold)):
+    for environment in (stronghold.as_user(), stronghold.mutual()):
         assert_keeps_secrets(repr(Settings.from_env(environment)))
 
 
