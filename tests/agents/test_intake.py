@@ -191,7 +191,8 @@ class Scene(SimpleNamespace):
 @pytest.fixture
 def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
     (tmp_path / "streams.toml").write_text(getattr(request, "param", STREAMS))
-    return Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_COMMIT_SECONDS": "0.05"})
+    own = {"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_DATA_DIR": str(tmp_path / "data")}
+    return Settings.from_env({**own, "TRUEUP_COMMIT_SECONDS": "0.05"})
 
 
 Play = Callable[[Callable[[Scene], Coroutine[Any, Any, None]]], None]
