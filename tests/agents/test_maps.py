@@ -198,14 +198,14 @@ def test_a_partition_is_alive_when_all_its_maps_are_written_a_few_at_a_time(
     held = {0: snapshot(a=3, b=4), 1: snapshot(a=5, b=6, c=7)}
     claims = {0: 7, 1: 8, 2: 9}
     publisher = Publisher(settings(), lambda: held, lambda: claims)
-    began = publisher.counts.complete
+    began = publisher.complete
 
     async def run() -> None:
         producer.failures = 1
         with pytest.raises(KafkaError, match="not now"):
             await publisher.look()
         assert [(n, key) for n, key, _ in producer.sent] == [(0, b"b")]
-        assert publisher.counts.complete == began
+        assert publisher.complete == began
         await publisher.look()
 
     asyncio.run(run())
@@ -213,23 +213,23 @@ def test_a_partition_is_alive_when_all_its_maps_are_written_a_few_at_a_time(
     assert [(n, key) for n, key, _ in producer.sent[1:]] == keys
     said = json.loads(producer.sent[2][2] or b"")
     assert (said["claim"], said["partition"]) == (7, 0)
-    assert publisher.counts.written == 5
-    assert publisher.counts.complete == began, "partition 2 was not held yet"
+    assert publisher.written == 5
+    assert publisher.complete == began, "partition 2 was not held yet"
     del claims[2]
     asyncio.run(publisher.look())
     assert [key for _, key, _ in producer.sent[7:]] == [ALIVE, ALIVE], "nothing has changed"
-    assert publisher.counts.complete > began
-    assert {name for name, _, _ in publisher.counts.samples()} == {"written_maps", "map_failures", "maps_age_seconds"}
+    assert publisher.complete > began
+    assert {name for name, _, _ in publisher.samples()} == {"written_maps", "map_failures", "maps_age_seconds"}
 
 
 def test_failures_are_counted_and_tried_again(producer: type[Producer], caplog: pytest.LogCaptureFixture) -> None:
     producer.unreachable, producer.failures = 1, 2
     publisher = Publisher(settings(maps_seconds=0.01), lambda: {0: snapshot(a=3)}, lambda: {0: 7})
     publisher.start()
-    while publisher.counts.written == 0:
+    while publisher.written == 0:
         time.sleep(0.01)
     publisher.stop()
-    assert publisher.counts.failures == 3
+    assert publisher.failures == 3
     assert [record.getMessage() for record in caplog.records if "maps cannot be written" in record.getMessage()] == [
         "maps cannot be written to maps, which is tried again: KafkaTimeoutError: not now"
     ]
