@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from lab.scrape import get
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import Source
+from tests.e2e.world import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -37,19 +38,12 @@ def asked(made: Readers, path: str) -> tuple[int, str]:
     return get(HOST, made.port, path)
 
 
-def wait_for(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_metrics_are_what_the_parent_says_whenever_it_is_asked(served: Readers) -> None:
     said = [b"first 1\n"]
     served.answer(Source(lambda: said[0]))
     assert asked(served, "/metrics") == (200, "first 1\n")
     said[0] = b"second 2\n"
-    wait_for(lambda: asked(served, "/metrics") == (200, "second 2\n"))
+    wait_for("the second", lambda: asked(served, "/metrics") == (200, "second 2\n"))
 
 
 def test_probes_say_how_the_parent_is_and_do_not_ask_it(served: Readers) -> None:
@@ -66,14 +60,14 @@ def test_a_parent_that_stands_still_is_neither_healthy_nor_ready(monkeypatch: py
     monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
     with Readers(SETTINGS) as made:
         made.tell("")
-        wait_for(lambda: asked(made, "/healthz") == (503, "no\n"))
+        wait_for("the time", lambda: asked(made, "/healthz") == (503, "no\n"))
         assert asked(made, "/readyz") == (503, "no: it does not answer\n")
 
         def is_well() -> bool:
             made.tell("")
             return [asked(made, path) for path in ("/healthz", "/readyz")] == [(200, "yes\n")] * 2
 
-        wait_for(is_well)
+        wait_for("it to be well", is_well)
 
 
 def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +76,7 @@ def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(m
         assert asked(made, "/metrics")[0] == 503
         assert asked(made, "/metrics")[0] == 503
         made.answer(Source(lambda: b"late 1\n"))
-        wait_for(lambda: asked(made, "/metrics") == (200, "late 1\n"))
+        wait_for("the late one", lambda: asked(made, "/metrics") == (200, "late 1\n"))
 
 
 @pytest.mark.parametrize("defect", [LookupError("no such row"), OSError("no such row")])
@@ -100,7 +94,7 @@ def test_a_defect_in_what_is_asked_is_logged_and_later_questions_are_answered(
     assert asked(served, "/metrics")[0] == 503
     assert "no such row" in caplog.text
     wrong[0] = False
-    wait_for(lambda: asked(served, "/metrics") == (200, "right 1\n"))
+    wait_for("the right one", lambda: asked(served, "/metrics") == (200, "right 1\n"))
 
 
 def test_both_processes_are_measured(served: Readers) -> None:
@@ -162,7 +156,7 @@ def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.Monkey
 
 def test_a_signal_of_the_terminal_does_not_end_it_and_on_exit_its_port_is_free() -> None:
     with Readers(SETTINGS) as made:
-        wait_for(lambda: asked(made, "/healthz")[0] == 200)  # it ignores them before it serves
+        wait_for("it", lambda: asked(made, "/healthz")[0] == 200)  # it ignores them before it serves
         for each in (signal.SIGINT, signal.SIGTERM):
             os.kill(made._pid, each)
         assert asked(made, "/healthz") == (200, "yes\n")
@@ -190,7 +184,7 @@ def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port(s
         parent.wait()
         with Readers(Settings(metrics_port=port)) as follows:
             assert follows.port == port
-    wait_for(lambda: not alive(pid))
+    wait_for("its end", lambda: not alive(pid))
 
 
 def alive(pid: int) -> bool:
