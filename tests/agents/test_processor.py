@@ -27,6 +27,7 @@ from state.policies import Policies
 from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings
+from streams.faust.changelog import MovedError
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.catalogue import STAGES
@@ -285,6 +286,17 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
         await reopening
         _, journal = await reopened(scene)
         assert journal.entries[-1].ends == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
+    async def run() -> None:
+        folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
+        await scene.processor.reopen(0)
+        with pytest.raises(MovedError):
+            await scene.processor.answer(folded)
+        assert not scene.told.sent
 
     asyncio.run(run())
 

@@ -1,6 +1,7 @@
 """A first start waits for intake and router as long as they hand on what there is."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -81,7 +82,8 @@ def test_it_waits_for_what_was_there_as_long_as_it_is_read(
 ) -> None:
     assert handed_on(cluster, stopped=stopped) == handed
     assert asked in (None, cluster.asked)
-    assert [each[: len(start)] for each, start in zip(caplog.messages, warned, strict=True)] == warned
+    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [line[: len(start)] for line, start in zip(said, warned, strict=True)] == warned
 
 
 def test_where_all_sources_are_the_workers_own_nobody_is_asked() -> None:
