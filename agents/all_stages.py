@@ -7,9 +7,11 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from agents import __version__, lifeline, worker
+from agents import __version__, worker
+from agents.readers import end_with_parent
 from agents.status.beside import Beside
 from agents.status.pages import Pages
 from agents.status.readings import Readings
@@ -76,8 +78,6 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
     of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else nobody knows the others' ports
     command = [sys.executable, "-P", "-m", "cli.main", "run", stage, *([OF_ALL] if of_all else [])]
-    return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_end_with_parent)
-
-
-def _end_with_parent() -> None:
-    lifeline.end_with_parent(signal.SIGTERM)
+    return await asyncio.create_subprocess_exec(
+        *command, env=environment, preexec_fn=partial(end_with_parent, signal.SIGTERM)
+    )

@@ -17,8 +17,8 @@ MANY: Final = 3
 NAME: Final = "deaths.json"
 
 
-def counted(directory: Path, place: str) -> int:
-    """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``; return how many it caused in a row."""
+def told(directory: Path, place: str) -> str:
+    """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``, and return the line for the log."""
     path = directory / NAME
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)  # an intake has no other file
@@ -32,12 +32,6 @@ def counted(directory: Path, place: str) -> int:
             file.write(orjson.dumps({"place": place, "times": times}))
     except (OSError, SettingsError) as exc:
         log.warning("cannot count what it died of: %s", exc)
-    return times
-
-
-def told(directory: Path, place: str) -> str:
-    """Count a death caused by a record, and return the line for the log."""
-    times = counted(directory, place)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"
     return (

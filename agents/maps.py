@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic, time
@@ -25,6 +24,7 @@ from state.segments import Dictionary
 from state.served import Served
 from streams.config.settings import Settings
 from streams.kafka.writer import writer
+from streams.metrics.metric import Sample
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encode_none, key_of
 
@@ -132,22 +132,6 @@ def _made(place: MapHead, policy: Policy, row: bytes, held: PartitionSnapshot) -
     return encode_map(place, policy, learnt, history, names)
 
 
-@dataclass
-class Counts:
-    """Counts of the publisher for the gauges; see the catalogue."""
-
-    written: int = 0
-    failures: int = 0
-    #: When all maps were last as they were committed, or this began, s of a clock that only counts.
-    complete: float = field(default_factory=monotonic)
-
-    def samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """Yield the metrics."""
-        yield "written_maps", (), self.written
-        yield "map_failures", (), self.failures
-        yield "maps_age_seconds", (), monotonic() - self.complete
-
-
 class Publisher:
     """Writes changed maps every ``TRUEUP_MAPS_SECONDS`` until it is stopped.
 
@@ -169,7 +153,16 @@ class Publisher:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maps", daemon=True)
         self._said = float("-inf")
-        self.counts = Counts()
+        #: Maps written, and failures.
+        self.written = self.failures = 0
+        #: When all maps were last as they were committed, or this began, s of a clock that only counts.
+        self.complete = monotonic()
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the gauges and counters; see the catalogue."""
+        yield "written_maps", (), self.written
+        yield "map_failures", (), self.failures
+        yield "maps_age_seconds", (), monotonic() - self.complete
 
     def start(self) -> None:
         """Begin."""
@@ -220,7 +213,7 @@ class Publisher:
                 async with asyncio.timeout(self._settings.request_seconds):
                     await alive
         if complete:
-            self.counts.complete = began
+            self.complete = began
 
     async def _write(self, several: Iterator[Due]) -> int:
         """Write records until the worker stops, and return how many; raises the first error."""
@@ -237,7 +230,7 @@ class Publisher:
             for (due, _), end in zip(sent, ends, strict=True):
                 if not isinstance(end, BaseException):
                     self._maps.written(due)
-                    self.counts.written += 1
+                    self.written += 1
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
@@ -271,7 +264,7 @@ class Publisher:
                     await producer.stop()
 
     def _failed(self, why: str) -> None:
-        self.counts.failures += 1
+        self.failures += 1
         if monotonic() - self._said >= SAY_SECONDS:
             self._said = monotonic()
             log.warning("maps cannot be written to %s, which is tried again: %s", self._settings.maps, why)

@@ -7,6 +7,7 @@ unhealthy. A router and an intake have such a process, too. Here the parent is w
 """
 
 import asyncio
+import ctypes
 import errno
 import logging
 import os
@@ -21,20 +22,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from struct import Struct
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import Final, NoReturn, Self
 from zlib import crc32
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from agents import lifeline
-from agents.server import Server
+from agents.server import Ask, Server
 from state.policies import Policies
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import PATIENCE, Mirror, Overview, Rows, Source
-
-if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication
 
 log = logging.getLogger("trueup")
 
@@ -46,6 +43,17 @@ NICE: Final = 5
 LEFT_SECONDS: Final = 2.0
 #: How often the parent tells how it is, s.
 TELL_SECONDS: Final = 0.25
+
+
+#: Linux: a signal that a process gets when its parent ends. See prctl(2).
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+
+
+def end_with_parent(signum: signal.Signals) -> None:
+    """Let this process get a signal when its parent ends, however that ends. Only Linux can."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signum)
 
 
 class ReadersError(RuntimeError):
@@ -133,7 +141,7 @@ class Readers:
         self,
         settings: Settings,
         policies: Policies | None = None,
-        pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None,
+        pages: Callable[[Settings, Mirror], Ask] | None = None,
     ) -> None:
         #: Requests with a wrong name or password, up to the last question.
         self.failed_logins = 0
@@ -173,7 +181,7 @@ class Readers:
     def _serve(self) -> NoReturn:
         status = 1
         try:
-            lifeline.end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
+            end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
             for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent says when to end
                 signal.signal(each, signal.SIG_IGN)
             self._connection.close()
@@ -249,7 +257,7 @@ def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # n
         yield None
 
 
-def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIApplication | None") -> Server:
+def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: Ask | None) -> Server:
     until = monotonic() + LEFT_SECONDS
     while True:
         try:

@@ -11,6 +11,7 @@ places.
 import gzip
 import io
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -18,17 +19,16 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_address
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic, sleep, thread_time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
-from wsgiref.simple_server import WSGIRequestHandler
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from streams.kafka.security import Access
-
-if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 log = logging.getLogger("trueup")
 
@@ -49,6 +49,18 @@ WRONG_SECONDS, TELL_SECONDS = 1.0, 60.0
 
 Headers = list[tuple[str, str]]
 T = TypeVar("T")
+
+
+class Answer(NamedTuple):
+    """What is answered to a request."""
+
+    status: HTTPStatus
+    headers: Headers
+    body: bytes
+
+
+#: Returns the answer of a page, by its path, unquoted, and its query.
+Ask = Callable[[str, str], Answer]
 
 
 class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
@@ -78,7 +90,7 @@ class _Head(io.RawIOBase):
         return read
 
 
-class _Request(WSGIRequestHandler):
+class _Request(BaseHTTPRequestHandler):
     """One connection."""
 
     server: "_Listener"
@@ -119,33 +131,13 @@ class _Request(WSGIRequestHandler):
         """Tell the client what is wrong with a head."""
         self.answer(HTTPStatus(code), [("Content-Type", "text/plain")], b"this is not a request that can be answered\n")
 
-    def answer(self, status: HTTPStatus | str, headers: Headers, body: bytes) -> None:
+    def answer(self, status: HTTPStatus, headers: Headers, body: bytes) -> None:
         """Send an answer; without body for HEAD, and without the server's name."""
-        said = status if isinstance(status, str) else f"{status.value} {status.phrase}"
-        known = {name.lower() for name, _ in headers}
-        length = [] if "content-length" in known else [("Content-Length", str(len(body)))]
-        lines = [f"HTTP/1.1 {said}", *(f"{n}: {v}" for n, v in [*headers, *length, ("Connection", "close")]), "", ""]
+        own = [("Content-Length", str(len(body))), ("Connection", "close")]
+        lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{n}: {v}" for n, v in [*headers, *own]), "", ""]
         self.connection.settimeout(ANSWER_SECONDS)
         bare = getattr(self, "command", None) == "HEAD"
         self.connection.sendall("\r\n".join(lines).encode("latin-1") + (b"" if bare else body))
-
-    def asked(self, application: "WSGIApplication") -> tuple[str, Headers, bytes]:
-        """Return the answer of an application."""
-        environment = self.environment()
-        begun: list[tuple[str, Headers]] = []
-
-        def start(status: str, headers: Headers, *_: object) -> Callable[[bytes], object]:
-            begun.append((status, headers))
-            return lambda _: None
-
-        body = b"".join(application(environment, start))
-        return *begun[-1], body
-
-    def environment(self) -> "WSGIEnvironment":
-        """Return the WSGI environment of the request."""
-        # HEAD is answered as GET, without the body: see `answer`.
-        given = {"REQUEST_METHOD": "GET", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
-        return self.get_environ() | given
 
 
 class _Listener(ThreadingMixIn, TCPServer):
@@ -155,7 +147,6 @@ class _Listener(ThreadingMixIn, TCPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    base_environ: Final[dict[str, str]] = {}
 
     def __init__(self, address: tuple[str, int], serve: Callable[[_Request], None]) -> None:
         self.context: ssl.SSLContext | None = None
@@ -250,7 +241,7 @@ class Server:
         exposition: Callable[[], bytes],
         healthy: Callable[[], bool],
         unready: Callable[[], str],
-        pages: "WSGIApplication | None" = None,
+        pages: Ask | None = None,
         access: Access | None = None,
     ) -> None:
         self._access = access or Access()
@@ -263,7 +254,7 @@ class Server:
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
         }
-        self._pages, self._kept = pages, _Kept[tuple[str, Headers, bytes]](PAGES)
+        self._pages, self._kept = pages, _Kept[Answer](PAGES)
         #: Requests with a wrong name or password.
         self.failed_logins = 0
 
@@ -274,7 +265,7 @@ class Server:
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 
     def _serve(self, request: _Request) -> None:
-        path = request.path.partition("?")[0]
+        path, _, query = request.path.partition("?")
         if request.command not in ("GET", "HEAD"):
             request.answer(HTTPStatus.METHOD_NOT_ALLOWED, [("Allow", "GET, HEAD"), *_TEXT], b"this can only be read\n")
         elif path in self._probes:
@@ -290,11 +281,11 @@ class Server:
             request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [("Retry-After", "1"), *_TEXT], b"too many readers\n")
         else:
             try:
-                self._admit(request, path)
+                self._admit(request, path, query)
             finally:
                 self._server.places.release()
 
-    def _admit(self, request: _Request, path: str) -> None:
+    def _admit(self, request: _Request, path: str, query: str) -> None:
         if not self._access.admits(given := request.headers.get("Authorization", "")):
             if given:
                 self._failed(request.client_address[0])
@@ -313,7 +304,7 @@ class Server:
                 headers += [("Content-Encoding", "gzip")] if gzipped else []
                 request.answer(HTTPStatus.OK, headers, packed if gzipped else plain)
         elif (pages := self._pages) is not None:  # those that wait keep their places, which are few
-            request.answer(*self._kept.get(request.path, lambda: request.asked(pages)))
+            request.answer(*self._kept.get(request.path, lambda: pages(unquote(path), query)))
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
 
@@ -356,18 +347,9 @@ def named(host: str, known: Iterable[str]) -> bool:
     A foreign page can point its own host name here and read answers through a user's browser. It cannot do so with an
     address, nor with a name without a dot, which no registry gives out.
     """
-    name, rest = host.strip().lower(), ""
-    if name.startswith("["):
-        name, _, rest = name[1:].partition("]")
-    elif name.count(":") == 1:
-        name, colon, port = name.partition(":")
-        rest = colon + port
-    if rest and (rest[0] != ":" or rest[1:].strip("0123456789")):
-        return False  # what follows is no port
-    name = name.removesuffix(".")
+    name = re.sub(r":\d*$", "", host.strip().lower()).strip("[]").removesuffix(".")
     if "." not in name or name in known:
         return True
-    with suppress(OSError, ValueError):
-        socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
-        return True
+    with suppress(ValueError):
+        return bool(ip_address(name))
     return False

@@ -301,7 +301,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "registry_waiting_seconds", (), topology.registry_seconds
     yield "failed_logins", (), topology.failed_logins()
     if topology.publisher is not None:
-        yield from topology.publisher.counts.samples()
+        yield from topology.publisher.samples()
     yield from topology.processor.samples()
     for label, topic in zip(("forecasts", "outcomes"), topology.sources, strict=True):
         yield "lost_records", (label,), topology.lost_records(topic)

@@ -16,7 +16,6 @@ from streams.config.settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import SpanContext
 
 log = logging.getLogger("trueup")
 
@@ -46,6 +45,7 @@ class Spans:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         named = {
             "service.name": environment.get("OTEL_SERVICE_NAME", "trueup"),
@@ -56,6 +56,7 @@ class Spans:
         self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("trueup")
         self._trace: Any = trace
+        self._traces = TraceContextTextMapPropagator()
 
     @classmethod
     def wanted(cls, settings: Settings, environment: Mapping[str, str]) -> Self | None:
@@ -102,20 +103,13 @@ class Spans:
         links: list[Any] = []
         for each in headers:
             for name, value in each:
-                if name == _HEADER and value and (context := self._context(value)) is not None:
-                    links.append(self._trace.Link(context))
+                if name == _HEADER and value:
+                    named = self._traces.extract({_HEADER: value.decode(errors="replace")})
+                    context = self._trace.get_current_span(named).get_span_context()
+                    links += [self._trace.Link(context)] * context.is_valid
             if len(links) >= LINKS:
                 break
         return links
-
-    def _context(self, value: bytes) -> "SpanContext | None":
-        """Return what a ``traceparent`` names: its version, trace, span and flags in hex digits; None if it is none."""
-        try:
-            _, trace, span, flags = (int(part, 16) for part in value.split(b"-")[:4])
-        except ValueError:
-            return None
-        context: SpanContext = self._trace.SpanContext(trace, span, True, self._trace.TraceFlags(flags))  # noqa: FBT003 - is_remote
-        return context if context.is_valid else None
 
     def close(self) -> None:
         """Send what is left; call it outside of the loop, as it waits for the receiver."""

@@ -11,11 +11,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from agents import __version__, compiled
 from agents.applying import Probe
 from agents.readers import Readers, ReadersError
+from agents.server import Ask
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
@@ -25,9 +26,6 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.stores import DamagedStoreError
 from streams.kafka import backlog, owners, topics
 from streams.metrics.mirror import Mirror, Source
-
-if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication
 
 log = logging.getLogger("trueup")
 
@@ -56,16 +54,14 @@ class Stage(NamedTuple):
     #: Wires it; see `agents.topology.build`.
     build: Callable[..., Topology]
     #: Makes its pages of what its gauges hold; None: it has none, and its gauges hold no streams.
-    pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None
+    pages: Callable[[Settings, Mirror], Ask] | None = None
     #: Labels of the outputs it writes that have schemas.
     writes: tuple[str, ...] = ()
 
 
-def _pages(settings: Settings, mirror: Mirror) -> "WSGIApplication":
-    return Pages(Readings(settings, mirror, __version__))
-
-
-WORKER: Final = Stage(build, _pages, ("calibrated", "resolved"))
+WORKER: Final = Stage(
+    build, lambda settings, mirror: Pages(Readings(settings, mirror, __version__)), ("calibrated", "resolved")
+)
 
 
 def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WORKER) -> int:

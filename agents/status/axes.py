@@ -1,10 +1,11 @@
 """Axes: they map values to positions in a picture, and place the ticks."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from agents.status.number_format import MONTHS, moment
 
@@ -22,47 +23,41 @@ _STEPS: Final = (
 )
 
 
-class Scale(Protocol):
-    """An axis from ``first`` to ``last`` in the picture's units."""
-
-    @property
-    def low(self) -> float:
-        """The value at ``first``."""
-
-    @property
-    def high(self) -> float:
-        """The value at ``last``."""
-
-    @property
-    def first(self) -> float:
-        """Where the axis begins."""
-
-    @property
-    def last(self) -> float:
-        """Where it ends; below ``first`` where values grow upwards."""
-
-    def at(self, value: float) -> float:
-        """Return the place of a value; of one beyond the axis, its end."""
-
-    def ticks(self, most: int = 6) -> list[Tick]:
-        """Return about so many ticks, in order."""
-
-
 @dataclass(frozen=True)
-class Linear:
-    """An axis of numbers from ``low`` to ``high``; ``say`` words its ticks where plain numbers will not do."""
+class Scale(ABC):
+    """An axis from ``first`` to ``last`` in the picture's units; ``last`` is below ``first`` where values grow upwards.
+
+    ``low, high``: the values at its ends.
+    """
 
     low: float
     high: float
     first: float
     last: float
-    say: Callable[[float], str] | None = None
 
     def at(self, value: float) -> float:
-        """Return the place of a value."""
+        """Return the place of a value; of one beyond the axis, its end."""
+        return self.first + (self.last - self.first) * min(max(self.part(value), 0.0), 1.0)
+
+    @abstractmethod
+    def part(self, value: float) -> float:
+        """Return which part of the axis lies below a value; less than 0 or more than 1 beyond its ends."""
+
+    @abstractmethod
+    def ticks(self, most: int = 6) -> list[Tick]:
+        """Return about so many ticks, in order."""
+
+
+@dataclass(frozen=True)
+class Linear(Scale):
+    """An axis of numbers with ticks at round ones; ``say`` words its ticks where plain numbers will not do."""
+
+    say: Callable[[float], str] | None = None
+
+    def part(self, value: float) -> float:
+        """Return the part below a value."""
         span = self.high - self.low
-        part = (value - self.low) / span if span > 0 else 0.5
-        return self.first + (self.last - self.first) * min(max(part, 0.0), 1.0)
+        return (value - self.low) / span if span > 0 else 0.5
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return ticks at round numbers."""
@@ -75,20 +70,12 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Log:
-    """An axis of positive numbers, whose ticks are powers of ten."""
+class Log(Scale):
+    """An axis of positive numbers, whose ticks are powers of ten; 0 and below stand at its low end."""
 
-    low: float
-    high: float
-    first: float
-    last: float
-
-    def at(self, value: float) -> float:
-        """Return the place of a value; 0 and below stand at the low end."""
-        if value <= self.low:
-            return self.first
-        part = math.log(value / self.low) / math.log(self.high / self.low)
-        return self.first + (self.last - self.first) * min(part, 1.0)
+    def part(self, value: float) -> float:
+        """Return the part below a value."""
+        return math.log(value / self.low) / math.log(self.high / self.low) if value > self.low else 0.0
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return powers of ten, of a long axis every second or third."""
@@ -98,13 +85,8 @@ class Log:
 
 
 @dataclass(frozen=True)
-class LogOdds:
+class LogOdds(Scale):
     """An axis of probabilities in (0, 1), even in log-odds: rare events have as much room as others."""
-
-    low: float
-    high: float
-    first: float
-    last: float
 
     @classmethod
     def of(cls, values: Iterable[float], first: float, last: float) -> "LogOdds":
@@ -117,11 +99,10 @@ class LogOdds:
             first_tick, last_tick = max(first_tick - 1, 0), min(last_tick + 1, len(_ODDS) - 1)
         return cls(_ODDS[first_tick], _ODDS[last_tick], first, last)
 
-    def at(self, value: float) -> float:
-        """Return the place of a probability."""
+    def part(self, value: float) -> float:
+        """Return the part below a probability."""
         low, high = logit(self.low), logit(self.high)
-        part = (logit(min(max(value, self.low), self.high)) - low) / (high - low)
-        return self.first + (self.last - self.first) * part
+        return (logit(min(max(value, self.low), self.high)) - low) / (high - low)
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return ticks at probabilities that people name, in percent."""
@@ -148,17 +129,8 @@ def logit(p: float) -> float:
 
 
 @dataclass(frozen=True)
-class Times:
+class Times(Linear):
     """An axis of times in ms since the epoch, whose ticks are round in the calendar, UTC."""
-
-    low: float
-    high: float
-    first: float
-    last: float
-
-    def at(self, value: float) -> float:
-        """Return the place of a time."""
-        return Linear(self.low, self.high, self.first, self.last).at(value)
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return ticks at whole months, days, hours and so on."""
@@ -182,13 +154,8 @@ class Times:
                 continue
             at = datetime(year, month + 1, 1, tzinfo=UTC).timestamp() * 1000.0
             if self.low <= at <= self.high:
-                named = not found or not month
-                found.append(
-                    (
-                        at,
-                        f"{MONTHS[month]} {year}" if named and step < 12 else MONTHS[month] if step < 12 else f"{year}",
-                    )
-                )
+                named = "" if found and month else f" {year}"
+                found.append((at, f"{MONTHS[month]}{named}" if step < 12 else f"{year}"))
         return found
 
 
@@ -203,11 +170,8 @@ def round_step(least: float) -> float:
     if not least > 0:
         return 1.0
     power = math.floor(math.log10(least))
-    for times, exponent in ((1, power), (2, power), (5, power), (1, power + 1)):
-        step = times * 10.0**exponent if exponent >= 0 else times / 10.0**-exponent
-        if step >= least * (1 - 1e-9):
-            return step
-    return 10.0 ** (power + 1)
+    steps = (times * 10.0**power if power >= 0 else times / 10.0**-power for times in (1, 2, 5, 10))
+    return next(step for step in steps if step >= least * (1 - 1e-9))
 
 
 def _said(ms: int, step: int) -> str:

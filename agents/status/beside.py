@@ -1,7 +1,7 @@
 """What the page of ``trueup run`` shows of router and intake: they run beside the worker, and are asked by HTTP."""
 
 from base64 import b64encode
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -35,50 +35,43 @@ class Beside:
         return [self._stage(stage, port) for stage, port in self.ports.items()]
 
     def _stage(self, stage: str, port: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"stage": stage, "port": port, "since": None, "inputs": []}
         try:
             unready, metrics = self._said("/readyz", port), self._said("/metrics", port)
         except (OSError, HTTPException):
-            return {"stage": stage, "port": port, "unready": "it does not answer", "since": None, "inputs": []}
-        counted: defaultdict[tuple[str, str], float] = defaultdict(float)
-        lag: defaultdict[str, float] = defaultdict(float)
-        dead: defaultdict[str, float] = defaultdict(float)
-        since: float | None = None
-        of = "source" if stage == "intake" else "topic"
+            return found | {"unready": "it does not answer"}
+        #: By input, or what metrics call it: records by fate, dead letters, lag.
+        fates, dead, lag = defaultdict[str, Counter[str]](Counter), Counter[str](), Counter[str]()
         for family in text_string_to_metric_families(metrics):
             for sample in family.samples:
                 name, labels = sample.name.removeprefix(PREFIX), sample.labels
                 if name in ("mapped_records_total", "routed_records_total"):
-                    counted[labels[of], labels["fate"]] += sample.value
+                    fates[labels["source" if stage == "intake" else "topic"]][labels["fate"]] += int(sample.value)
                 elif name == "dead_letters_total":
-                    dead[labels["topic"]] += sample.value
+                    dead[labels["topic"]] += int(sample.value)
                 elif name == "lag_records":
-                    lag[labels["topic"]] += sample.value
+                    lag[labels["topic"]] += int(sample.value)
                 elif name == "process_start_time_seconds":
-                    since = sample.value
+                    found["since"] = sample.value
+        for name, of in fates.items():
+            topics = self._topics(stage, name)
+            read = topics if stage == "intake" else [name]
+            found["inputs"].append(
+                {
+                    "name": name,
+                    "topics": topics,
+                    "fates": {fate: n for fate, n in of.items() if fate != "dead"},
+                    "dead": dead[name],
+                    "lag": sum(lag[each] for each in read) if any(each in lag for each in read) else None,
+                }
+            )
         said = unready.strip().removeprefix("no: ")
-        inputs = [self._input(stage, name, counted, lag, dead) for name in dict.fromkeys(name for name, _ in counted)]
-        not_yet = None if said == "yes" else said
-        return {"stage": stage, "port": port, "unready": not_yet, "since": since, "inputs": inputs}
+        return found | {"unready": None if said == "yes" else said}
 
-    def _input(
-        self,
-        stage: str,
-        name: str,
-        counted: Mapping[tuple[str, str], float],
-        lag: Mapping[str, float],
-        dead: Mapping[str, float],
-    ) -> dict[str, Any]:
-        known = {"routes": self.settings.routes, "labels": self.settings.labels}
-        modes = [mode for mode in self.settings.modes if not mode.direct and mode.source.name == name]
-        topics = [mode.topic for mode in modes] if stage == "intake" else [known[name]]
-        lags = [lag[topic if stage == "intake" else name] for topic in topics if (topic in lag or name in lag)]
-        return {
-            "name": name,
-            "topics": topics,
-            "fates": {fate: int(n) for (of, fate), n in counted.items() if of == name and fate != "dead"},
-            "dead": int(dead[name]) if name in dead else 0,
-            "lag": int(sum(lags)) if lags else None,
-        }
+    def _topics(self, stage: str, name: str) -> list[str]:
+        if stage == "intake":
+            return [mode.topic for mode in self.settings.modes if not mode.direct and mode.source.name == name]
+        return [{"routes": self.settings.routes, "labels": self.settings.labels}[name]]
 
     def _said(self, path: str, port: int) -> str:
         access = self.settings.access

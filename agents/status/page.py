@@ -10,18 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from agents.status import tables, view
 from agents.status.markup import Markup, visible
 from agents.status.number_format import count, duration, percent, points, score, share, signed
-from agents.status.readings import ORDERS
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-#: Up to this many streams have pictures in the list.
-PICTURED: Final = 6
 #: A picture for the tab, so that no browser asks for one.
 _ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 14 14 2' "
@@ -69,7 +65,8 @@ POLICY: Final = (
 _PAGES: Final = environment()
 
 
-def _render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: ANN401 - as the templates say
+def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: ANN401 - as the templates say
+    """Return a page by its template; ``worker`` is what `Readings.worker` returns."""
     return _PAGES.get_template(name).render(
         style=Markup(_STYLE),
         script=Markup(_SCRIPT),
@@ -82,52 +79,9 @@ def _render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: 
     )
 
 
-def listing(
-    worker: Mapping[str, Any],
-    shown: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]],
-    total: int,
-    query: str,
-    order: str,
-    page: int,
-    size: int,
-) -> str:
-    """Return the page of streams.
-
-    ``worker``: what `Readings.worker` returns.
-    ``shown``: what `Readings.stream` and `Readings.maps` return of each stream of this page.
-    ``total``: streams that match the search.
-    ``page, size``: number of the page from 0, streams a page.
-    """
-    first, last = page * size, max(-(-total // size) - 1, 0)
-    where = f"{first + 1:,} to {first + len(shown):,} of {total:,}" if total > len(shown) else f"{total:,}"
-    search = f" with “{query}” in its name" if query else ""
-    counted = f"{where} {'stream' if total == 1 else 'streams'}{search}" if shown else f"no stream{search} yet"
-    many = total > PICTURED
-
-    def link(to: int) -> str:
-        return "/?" + urlencode({"q": query, "sort": order, "page": to + 1})
-
-    return _render(
-        "list.html",
-        worker,
-        streams=[view.stream(each, maps, small=many) for each, maps in shown],
-        many=many,
-        topics=worker["topics"],
-        orders=ORDERS,
-        total=total,
-        query=query,
-        order=order,
-        counted=counted,
-        page=page,
-        last=last,
-        back=link(page - 1),
-        on=link(page + 1),
-    )
-
-
 def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of one stream; ``maps`` is what `Readings.maps` returns."""
-    return _render(
+    return render(
         "stream.html",
         worker,
         s=view.stream(described, maps, large=True),
@@ -138,4 +92,4 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
 
 def problem(status: str, worker: Mapping[str, Any], said: str) -> str:
     """Return a page for an error."""
-    return _render("problem.html", worker, status=status, said=said)
+    return render("problem.html", worker, status=status, said=said)

@@ -1,40 +1,30 @@
 """The paths: ``/`` for people, ``/api/streams`` and ``/api/streams/NAME`` for programs. They only read."""
 
 import logging
-from collections.abc import Iterable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import parse_qs
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode
 
 import orjson
 
-from agents.status import page
+from agents.server import Answer
+from agents.status import page, view
 from agents.status.readings import ORDERS, Readings, summary
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
 log = logging.getLogger("trueup")
 
 #: Streams on a page for people; the most a program gets at once, and how many if it does not say.
 CARDS, MOST, USUAL = 24, 1000, 100
+#: Up to this many streams have pictures in the list.
+PICTURED: Final = 6
 API: Final = "/api/streams"
 
-_JSON, _HTML = "application/json", "text/html; charset=utf-8"
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", page.POLICY),
     ("Referrer-Policy", "no-referrer"),
     ("X-Content-Type-Options", "nosniff"),
 )
-
-
-class Response(NamedTuple):
-    """A status and a body of a kind."""
-
-    status: HTTPStatus
-    kind: str
-    body: bytes
 
 
 class _Refused(Exception):  # noqa: N818 - carries an answer to the door
@@ -44,25 +34,17 @@ class _Refused(Exception):  # noqa: N818 - carries an answer to the door
 
 
 class Pages:
-    """A WSGI application over one worker's readings; one thread at a time may ask it."""
+    """Answers for one worker's readings; one thread at a time may ask it."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 
-    def __call__(self, environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        """Answer a request."""
-        answer = self._answer(environment)
-        headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *_HEADERS]
-        start(f"{answer.status.value} {answer.status.phrase}", headers)
-        return [] if environment["REQUEST_METHOD"] == "HEAD" else [answer.body]
-
-    def _answer(self, environment: "WSGIEnvironment") -> Response:
-        path = environment["PATH_INFO"]
-        json = path.startswith("/api")
+    def __call__(self, path: str, query: str) -> Answer:
+        """Return the answer of a path with a query."""
         worker = self._readings.worker
         try:
             self._readings.mirror.refresh()
-            return self._found(path, environment)
+            return self._found(path, {name: values[0] for name, values in parse_qs(query).items()})
         except _Refused as exc:
             status, said = exc.status, str(exc)
         except TimeoutError:
@@ -71,25 +53,18 @@ class Pages:
         except Exception:  # a defect of a page must not look like one of the worker
             log.exception("cannot show %r", path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
-        if json:
-            return Response(status, _JSON, orjson.dumps({"error": said}))
-        body = page.problem(f"{status.value} {status.phrase}", worker(), said)
-        return Response(status, _HTML, body.encode())
+        if path.startswith("/api"):
+            return _json({"error": said}, status)
+        return _html(page.problem(f"{status.value} {status.phrase}", worker(), said), status)
 
-    def _found(self, path: str, environment: "WSGIEnvironment") -> Response:
-        if environment["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "pages can only be read")
-        asked = {name: values[0] for name, values in parse_qs(environment.get("QUERY_STRING", "")).items()}
+    def _found(self, path: str, asked: dict[str, str]) -> Answer:
         if path == "/":
-            return Response(HTTPStatus.OK, _HTML, self._page(asked).encode())
+            return _html(self._page(asked))
         if path in (API, API + "/"):
-            return Response(HTTPStatus.OK, _JSON, orjson.dumps(self._list(asked)))
+            return _json(self._list(asked))
         if path.startswith(API + "/"):
-            # WSGI hands paths over as Latin-1, whatever they are.
-            name = path.removeprefix(API + "/").encode("latin-1").decode("utf-8", errors="replace")
-            described = self._stream(name)
-            described["maps"] = self._readings.maps(name)
-            return Response(HTTPStatus.OK, _JSON, orjson.dumps(described))
+            name = path.removeprefix(API + "/")
+            return _json(self._stream(name) | {"maps": self._readings.maps(name)})
         there = f"there are /, {API}, {API}/NAME, /metrics, /healthz and /readyz"
         raise _Refused(HTTPStatus.NOT_FOUND, there)
 
@@ -99,11 +74,36 @@ class Pages:
             name = asked["stream"]
             return page.detail(worker, self._stream(name), self._readings.maps(name))
         query, order, names = self._ordered(asked)
-        number = min(_number(asked, "page", 1, 10**9), -(-len(names) // CARDS) or 1) - 1
-        described = self._described(names[number * CARDS : (number + 1) * CARDS])
-        pictured = len(names) <= page.PICTURED
-        shown = [(each, self._readings.maps(each["stream"]) if pictured else []) for each in described]
-        return page.listing(worker, shown, len(names), query, order, number, CARDS)
+        total, many = len(names), len(names) > PICTURED
+        last = max(-(-total // CARDS) - 1, 0)
+        number = min(_number(asked, "page", 1, 10**9) - 1, last)
+        first = number * CARDS
+        streams = [
+            view.stream(each, [] if many else self._readings.maps(each["stream"]), small=many)
+            for each in self._described(names[first : first + CARDS])
+        ]
+        where = f"{first + 1:,} to {first + len(streams):,} of {total:,}" if total > len(streams) else f"{total:,}"
+        search = f" with “{query}” in its name" if query else ""
+
+        def link(to: int) -> str:
+            return "/?" + urlencode({"q": query, "sort": order, "page": to + 1})
+
+        return page.render(
+            "list.html",
+            worker,
+            streams=streams,
+            many=many,
+            topics=worker["topics"],
+            orders=ORDERS,
+            total=total,
+            query=query,
+            order=order,
+            counted=f"{where} {'stream' if total == 1 else 'streams'}{search}" if streams else f"no stream{search} yet",
+            page=number,
+            last=last,
+            back=link(number - 1),
+            on=link(number + 1),
+        )
 
     def _list(self, asked: dict[str, str]) -> dict[str, Any]:
         query, order, names = self._ordered(asked)
@@ -146,3 +146,11 @@ def _number(asked: dict[str, str], name: str, usual: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most):
         raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a whole number from 1 to {most}")
     return int(text[:12])
+
+
+def _json(said: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    return Answer(status, [("Content-Type", "application/json"), *_HEADERS], orjson.dumps(said))
+
+
+def _html(said: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    return Answer(status, [("Content-Type", "text/html; charset=utf-8"), *_HEADERS], said.encode())

@@ -47,7 +47,10 @@ def lookup(described: Described) -> Table:
 
 def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
-    made = [lookup(described), _windows(described), *_recent(described)]
+    made = [lookup(described)]
+    if "course" in described and not described.get("vectors"):
+        made.append(_windows(described))
+    made += _recent(described)
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:
@@ -58,7 +61,11 @@ def of_stream(described: Described) -> list[Table]:
         made.append(models(described["versions"]))
     if "shadows" in described:
         made.append(challengers(described["shadows"]))
-    made += [ages(described), forecasts(described), biases(described), _versions(described["calibrators"])]
+    if "ages" in described:
+        made.append(ages(described))
+    if "forecasts" in described:
+        made.append(forecasts(described["forecasts"]))
+    made += [biases(described), _versions(described["calibrators"])]
     return [each for each in (*made, *scores(described)) if each.rows or each.words]
 
 
@@ -72,8 +79,6 @@ def _life(described: Described) -> dict[str, Any]:
 
 
 def _windows(described: Described) -> Table:
-    if "course" not in described or described.get("vectors"):
-        return Table("")
     found = [(word, described["course"]["windows"][name]) for name, word in _WINDOWS.items()]
     if described["resolved"]:
         found.append(("life, after the warm-up", _life(described)))
@@ -263,9 +268,7 @@ def models(versions: Sequence[Described], title: str = "") -> Table:
 
 def ages(described: Described) -> Table:
     """Return how old forecasts are when outcomes come."""
-    found = described.get("ages")
-    if not found:
-        return Table("")
+    found = described["ages"]
     whole = any("coverage" in each["raw"] for each in described.get("vectors", {}).values())  # of numbers
     rows = [
         [
@@ -281,11 +284,8 @@ def ages(described: Described) -> Table:
     return Table("Age of forecasts when outcomes come", ("", "events", "half within", "99 % within"), rows, whole=False)
 
 
-def forecasts(described: Described) -> Table:
+def forecasts(found: Described) -> Table:
     """Return how many raw forecasts there were lately and before, and how far they have shifted."""
-    found = described.get("forecasts")
-    if not found:
-        return Table("")
     rows = [
         [words, _count(found[n]), _percent(found[median])]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))

@@ -196,17 +196,15 @@ def _map(described: Described, maps: Sequence[Described], label: str, side: floa
 
 def pictures(described: Described, maps: Sequence[Described]) -> list[dict[str, Any]]:
     """Return the pictures behind the sentence: reliability, and the map from raw to served."""
-    name, found = described["stream"], []
+    name, found = described["stream"], list[dict[str, Any]]()
+
+    def drawn(title: str, svg: Markup, note: str) -> None:
+        found.append({"title": title, "svg": svg, "note": note})
+
     for scored in described.get("vectors", {}).values():
         if "coverage" in scored["raw"]:
-            svg = draw.coverage(scored, f"coverage of the quantiles of {name}")
-            found.append(
-                (
-                    "Coverage",
-                    svg,
-                    "The share of outcomes at or below each quantile. On the dashed line it is what it should be.",
-                )
-            )
+            note = "The share of outcomes at or below each quantile. On the dashed line it is what it should be."
+            drawn("Coverage", draw.coverage(scored, f"coverage of the quantiles of {name}"), note)
     if "calibrated" in described:
         kinds = [kind for kind in ("raw", "draw", "calibrated") if kind in described]
         raw, served = (described[kind]["ece"] for kind in KINDS)
@@ -215,12 +213,12 @@ def pictures(described: Described, maps: Sequence[Described]) -> list[dict[str, 
         note = (
             "How many of the forecasts of each height came true, with 95 % intervals. On the dashed line all is right."
         )
-        found.append(("Reliability", svg, note))
+        drawn("Reliability", svg, note)
     if maps:
         at = " Features are taken as 0." * any(
             each.get("options", {}).get("features") for each in described["calibrators"]
         )
         more = f" The first {LINES} of {len(maps)} partitions." if len(maps) > LINES else ""
         svg = _map(described, maps, f"calibrated against raw forecasts of {name}", 300.0)
-        found.append(("What is served for what is forecast", svg, f"One line for each partition.{at}{more}"))
-    return [dict(zip(("title", "svg", "note"), each, strict=True)) for each in found]
+        drawn("What is served for what is forecast", svg, f"One line for each partition.{at}{more}")
+    return found

@@ -1,9 +1,18 @@
-"""Requests to brokers that aiokafka lacks, each declared by the schemas of its fields and of its answer."""
+"""Requests to brokers: those that aiokafka lacks, declared by their schemas, and how brokers are asked again."""
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import ConcurrentTransactions, KafkaError
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactString, Schema, TaggedFields
+
+#: Pause before another attempt, s.
+BACKOFF: Final = 0.1
+
+T = TypeVar("T")
 
 #: Parts of the schemas of flexible versions (KIP-482).
 TEXT, TAGS = CompactString("utf-8"), ("tags", TaggedFields)
@@ -29,3 +38,30 @@ def request(version: type[Any]) -> type[Any]:
             return kind(*self._fields)
 
     return Made
+
+
+async def insisted(
+    ask: Callable[[], Awaitable[T]], client: AIOKafkaClient | None = None, seconds: float | None = None
+) -> T:
+    """Return an answer of brokers, asked until they give one.
+
+    Raises KafkaError if they refuse for a reason that does not pass, or for so many seconds; None: they are waited for.
+    TimeoutError if none has answered by then.
+
+    ``client``: asks anew which brokers there are before another attempt; None: nobody does.
+    """
+    last: Exception = TimeoutError()
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await ask()
+                except KafkaError as exc:
+                    if not (exc.retriable or isinstance(exc, ConcurrentTransactions)):
+                        raise
+                    last = exc
+                if client is not None:
+                    await client.force_metadata_update()
+                await asyncio.sleep(BACKOFF)
+    except TimeoutError:
+        raise last from None

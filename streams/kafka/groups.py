@@ -1,23 +1,30 @@
 """What brokers know of consumer groups."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.errors import KafkaTimeoutError, for_code
+
+from streams.kafka.broker_requests import insisted
 
 #: Longest wait for the coordinator of a group, s: a new cluster makes the topic of groups when it is first asked.
 COORDINATOR_SECONDS: Final = 30.0
-#: Pause before another attempt, s.
-_BACKOFF: Final = 0.2
 
 T = TypeVar("T")
 
 
 async def members(admin: AIOKafkaAdminClient, group: str) -> int:
     """Return how many members a consumer group has; KafkaError if it cannot be described."""
-    return await answered(group, lambda: _members(admin, group), COORDINATOR_SECONDS)
+
+    async def ask() -> int:
+        (response,) = await admin.describe_consumer_groups([group])
+        code, _, _, _, _, found, *_ = response.groups[0]
+        if code:
+            raise for_code(code)(f"group {group} cannot be described")
+        return len(found)
+
+    return await answered(group, ask, COORDINATOR_SECONDS)
 
 
 async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float | None) -> T:
@@ -25,24 +32,7 @@ async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float |
 
     Raises KafkaError if it refuses, or none answers within so many seconds; None: they are waited for.
     """
-    last: KafkaError = KafkaTimeoutError(f"no coordinator of group {group} answered")
     try:
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    return await ask()
-                except KafkaError as exc:
-                    if not exc.retriable:
-                        raise
-                    last = exc
-                await asyncio.sleep(_BACKOFF)
+        return await insisted(ask, seconds=seconds)
     except TimeoutError:
-        raise last from None
-
-
-async def _members(admin: AIOKafkaAdminClient, group: str) -> int:
-    (response,) = await admin.describe_consumer_groups([group])
-    code, _, _, _, _, found, *_ = response.groups[0]
-    if code:
-        raise for_code(code)(f"group {group} cannot be described")
-    return len(found)
+        raise KafkaTimeoutError(f"no coordinator of group {group} answered") from None

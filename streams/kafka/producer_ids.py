@@ -8,19 +8,16 @@ aiokafka uses version 0 of the request, which cannot name the epoch that the cal
 worker learns that another one has taken over, instead of taking over again.
 """
 
-import asyncio
 from typing import NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 
-from streams.kafka.broker_requests import TAGS, TEXT, request, struct
+from streams.kafka.broker_requests import TAGS, TEXT, insisted, request, struct
 
 #: No transaction is ever begun, so none can time out. The brokers require a number below their maximum.
 TRANSACTION_MS = 10_000
-#: Pause before another attempt, s.
-BACKOFF = 0.1
 #: An error code of newer brokers that aiokafka does not know.
 PRODUCER_FENCED = 90
 
@@ -63,23 +60,15 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     ``transactional_id``: any name. A new epoch fences off all earlier users of the name.
     ``held``: the id and epoch that the caller holds. The epoch is raised only if nobody else has raised it since.
     """
-    while True:
-        try:
-            return await _ask(client, transactional_id, held)
-        except errors.TransactionalIdAuthorizationFailed as exc:
-            raise ForbiddenError(
-                f"the brokers deny the transactional id {transactional_id}, by which workers fence one another off: "
-                f"allow Write and Describe on TransactionalId {transactional_id.rpartition('-')[0]}-, pattern prefixed"
-            ) from exc
-        except NotImplementedError as exc:
-            raise ForbiddenError("the brokers are older than Apache Kafka 2.5: they cannot fence workers off") from exc
-        except errors.ConcurrentTransactions:
-            pass
-        except errors.KafkaError as exc:
-            if not exc.retriable:
-                raise
-            await client.force_metadata_update()
-        await asyncio.sleep(BACKOFF)
+    try:
+        return await insisted(lambda: _ask(client, transactional_id, held), client)
+    except errors.TransactionalIdAuthorizationFailed as exc:
+        raise ForbiddenError(
+            f"the brokers deny the transactional id {transactional_id}, by which workers fence one another off: "
+            f"allow Write and Describe on TransactionalId {transactional_id.rpartition('-')[0]}-, pattern prefixed"
+        ) from exc
+    except NotImplementedError as exc:
+        raise ForbiddenError("the brokers are older than Apache Kafka 2.5: they cannot fence workers off") from exc
 
 
 async def _ask(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:

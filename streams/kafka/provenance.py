@@ -4,11 +4,9 @@ The topic's name is not enough: a topic that was deleted and made again has the 
 topic of another cluster. But brokers give every topic a unique id (KIP-516, Apache Kafka 2.8).
 """
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from aiokafka import errors
 from aiokafka.admin.config_resource import ConfigResourceType
@@ -16,11 +14,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from streams.kafka import metadata
+from streams.kafka.broker_requests import insisted
 
-T = TypeVar("T")
-
-#: Pause before another attempt, s.
-BACKOFF: Final = 0.1
 #: Kafka's default for a topic that does not set it, ms.
 DELETE_RETENTION_MS: Final = 86_400_000
 #: The only ``cleanup.policy`` under which no row is lost.
@@ -63,7 +58,7 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     async def ask() -> Described:
         return Described(await _origin(client, app, name), *await _cleaning(client, name))
 
-    return await _insisted(client, ask)
+    return await insisted(ask, client)
 
 
 class Identity(NamedTuple):
@@ -75,22 +70,8 @@ class Identity(NamedTuple):
 
 async def identity(client: AIOKafkaClient, name: str) -> Identity:
     """Return the identity of a topic, which differs from others of its name; raises as `describe`."""
-
-    async def ask() -> Identity:
-        return Identity(*(await _origin(client, "", name))[2:])
-
-    return await _insisted(client, ask)
-
-
-async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> T:
-    while True:
-        try:
-            return await ask()
-        except errors.KafkaError as exc:
-            if not exc.retriable:
-                raise
-            await client.force_metadata_update()
-        await asyncio.sleep(BACKOFF)
+    origin = await insisted(lambda: _origin(client, "", name), client)
+    return Identity(origin.topic, origin.partitions)
 
 
 async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:

@@ -17,28 +17,24 @@ p = "score"
 """
 
 
-def settings(directory: Path, text: str = SOURCES, **more: str) -> Settings:
-    streams = directory / "streams.toml"
-    streams.write_text(text)
-    return Settings.from_env({"TRUEUP_STREAMS": str(streams), **more})
-
-
-def test_sources_of_their_own_need_intake_and_router(tmp_path: Path) -> None:
-    assert all_stages.ports(settings(tmp_path)) == {"worker": 9464, "router": 9465, "intake": 9466}
-
-
-def test_without_them_there_is_the_worker(tmp_path: Path) -> None:
-    assert all_stages.ports(settings(tmp_path, "")) == {"worker": 9464}
-    direct = SOURCES.replace("scores.v3", "forecasts")
-    assert all_stages.ports(settings(tmp_path, direct, TRUEUP_FORECASTS="forecasts")) == {"worker": 9464}
-
-
-def test_free_ports_are_free_ports(tmp_path: Path) -> None:
-    found = all_stages.ports(settings(tmp_path, TRUEUP_METRICS_PORT="0"))
-    assert found == {"worker": 0, "router": 0, "intake": 0}
-
-
-def test_there_must_be_ports_enough(tmp_path: Path) -> None:
-    assert all_stages.ports(settings(tmp_path, TRUEUP_METRICS_PORT="65533"))["intake"] == 65_535
+@pytest.mark.parametrize(
+    ("text", "environment", "ports"),
+    [
+        (SOURCES, {}, {"worker": 9464, "router": 9465, "intake": 9466}),
+        ("", {}, {"worker": 9464}),
+        (SOURCES.replace("scores.v3", "forecasts"), {"TRUEUP_FORECASTS": "forecasts"}, {"worker": 9464}),
+        (SOURCES, {"TRUEUP_METRICS_PORT": "0"}, {"worker": 0, "router": 0, "intake": 0}),
+        (SOURCES, {"TRUEUP_METRICS_PORT": "65533"}, {"worker": 65_533, "router": 65_534, "intake": 65_535}),
+        (SOURCES, {"TRUEUP_METRICS_PORT": "65534"}, None),
+    ],
+)
+def test_sources_of_their_own_need_intake_and_router_with_the_next_ports(
+    tmp_path: Path, text: str, environment: dict[str, str], ports: dict[str, int] | None
+) -> None:
+    (tmp_path / "streams.toml").write_text(text)
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), **environment})
+    if ports is not None:
+        assert all_stages.ports(settings) == ports
+        return
     with pytest.raises(SettingsError, match="TRUEUP_METRICS_PORT=65534: worker, router, intake need a port each"):
-        all_stages.ports(settings(tmp_path, TRUEUP_METRICS_PORT="65534"))
+        all_stages.ports(settings)

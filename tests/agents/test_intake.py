@@ -3,8 +3,9 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,6 @@ from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.faust.inputs import DataLossError
-from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
 from streams.kafka import owners, partitioner, provenance, topics
 from streams.kafka.permissions import of_intake
@@ -36,6 +36,7 @@ from streams.records import skips
 from streams.records.making import Maker
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
+from tests.streams.fakes import Batch
 
 STREAMS = """
 [sources.scores]
@@ -55,25 +56,6 @@ when = { kind = "final" }
 S0, L0 = TopicPartition("scores.v3", 0), TopicPartition("labels.v1", 0)
 
 
-class Batch(list[tuple[bytes | None, bytes, int | None]]):
-    """A record batch of at most so many records, and their headers."""
-
-    room = 3
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.headers: list[list[tuple[str, bytes | None]]] = []
-
-    def extend(self, records: Sequence[Produced]) -> int:  # type: ignore[override]
-        taken = records[: self.room - len(self)]
-        super().extend((key, value or b"", stamp) for key, value, stamp, _ in taken)
-        self.headers += [headers for _, _, _, headers in taken]
-        return len(taken)
-
-    def record_count(self) -> int:
-        return len(self)
-
-
 class Producer:
     """Acknowledges when it is let, and remembers in which order batches were sent."""
 
@@ -88,7 +70,7 @@ class Producer:
         self.failure: Exception | None = None
 
     def create_batch(self) -> Batch:
-        return Batch()
+        return Batch(900_000)
 
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[Any]":
         await asyncio.sleep(0)
@@ -163,6 +145,18 @@ class Consumer:
         self.commits.append(offsets)
 
 
+def fetched(
+    tp: TopicPartition,
+    offset: int,
+    value: dict[str, Any],
+    headers: tuple[tuple[str, bytes], ...] = (),
+    timestamp: int = 100,
+) -> Any:
+    return SimpleNamespace(
+        offset=offset, timestamp=timestamp, key=b"k", value=orjson.dumps(value), headers=headers, topic=tp.topic
+    )
+
+
 class Scene(SimpleNamespace):
     """An intake without brokers."""
 
@@ -185,15 +179,7 @@ class Scene(SimpleNamespace):
         timestamp: int = 100,
     ) -> None:
         self.consumer.given[tp] = [
-            SimpleNamespace(
-                offset=start + i,
-                timestamp=timestamp + i,
-                key=b"k",
-                value=orjson.dumps(v),
-                headers=headers,
-                topic=tp.topic,
-            )
-            for i, v in enumerate(values)
+            fetched(tp, start + i, value, headers, timestamp + i) for i, value in enumerate(values)
         ]
 
     async def steps(self, n: int = 3) -> None:
@@ -205,7 +191,8 @@ class Scene(SimpleNamespace):
 @pytest.fixture
 def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
     (tmp_path / "streams.toml").write_text(getattr(request, "param", STREAMS))
-    return Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_COMMIT_SECONDS": "0.05"})
+    own = {"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_DATA_DIR": str(tmp_path / "data")}
+    return Settings.from_env({**own, "TRUEUP_COMMIT_SECONDS": "0.05"})
 
 
 Play = Callable[[Callable[[Scene], Coroutine[Any, Any, None]]], None]
@@ -288,23 +275,6 @@ async def test_what_is_in_force_is_written_down_before_the_first_record_under_it
     assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
 
 
-@story
-async def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(scene: Scene) -> None:
-    await scene.begin()
-    scene.give(S0, score("e1"), score("e2", risk=2), score(""))
-    scene.give(L0, {"id": "e1", "y": "x", "kind": "final"}, {"id": "e1", "y": 1, "kind": "draft"})
-    await scene.steps()
-    letters = [orjson.loads(v) for t, _, batch in scene.producer.sent if t == "dead-letters" for _, v, _ in batch]
-    assert sorted((each["topic"], each["offset"], each["reason"]) for each in letters) == [
-        ("labels.v1", 0, "label"),
-        ("scores.v3", 1, "probability"),
-        ("scores.v3", 2, "event_id"),
-    ]
-    shown = scene.intake._gauges.exposition().decode()
-    assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
-    assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
-
-
 @pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
 def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
     play: Play, caplog: pytest.LogCaptureFixture
@@ -313,9 +283,13 @@ def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do
         await scene.begin()
         times = [score(f"e{n}") | {"at": 1_700_000_000 + n} for n in range(3)]
         scene.give(S0, *times, score("bad", risk=2) | {"at": 0}, timestamp=1_700_000_100_000)
+        scene.give(L0, {"id": "e1", "y": 1, "kind": "draft"}, timestamp=1_700_000_100_000)
         await scene.steps()
         scene.intake._tell()
-        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in scene.intake._gauges.exposition().decode()
+        shown = scene.intake._gauges.exposition().decode()
+        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in shown
+        assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
+        assert 'trueup_dead_letters_total{reason="probability",topic="scores"} 1.0' in shown
 
     play(story)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -335,10 +309,10 @@ ANSWERING = f'on_error = "raw"\nclosed = true\n[streams.m]\n{STREAMS}'
 def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str, Any], int | None, Any]]:
     """Return the records sent to a topic: partition, key, value, timestamp and headers."""
     return [
-        (partition, key, orjson.loads(value), stamp, headers)
+        (partition, key, orjson.loads(value or b""), stamp, headers)
         for t, partition, batch in scene.producer.sent
         if t == topic
-        for (key, value, stamp), headers in zip(batch, batch.headers, strict=True)
+        for (key, value, stamp), headers in zip(batch.rows, batch.headers, strict=True)
     ]
 
 
@@ -361,7 +335,8 @@ async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
     scene.give(S0, score("e3", model="unknown"))
     await scene.steps()
     ((_, _, batch),) = [each for each in scene.producer.sent if each[0] == "calibrated"]
-    ((_, value, _),) = batch
+    ((_, value, _),) = batch.rows
+    assert value is not None
     found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS["calibrated"], None)
     assert isinstance(found, dict)
     assert value[:5] == b"\0\0\0\0\7"
@@ -374,34 +349,21 @@ async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
 async def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(scene: Scene) -> None:
     await scene.begin()
     scene.producer.acknowledges.clear()
-    far = score("far") | {"risk": 0.25}
     scene.give(S0, score("e1"), score("e2", risk=2), score("e3", model="unknown"), headers=TRACE)
     await scene.steps()
     await asyncio.sleep(0.06)
     await scene.steps(1)
     assert scene.consumer.commits == []
     scene.producer.acknowledges.set()
-    scene.give(S0, far, start=3, timestamp=10**14)
+    scene.give(S0, score("far"), start=3, timestamp=10**14)
     await scene.steps()
-    place = {"topic": "scores.v3", "partition": 0}
-    raw = {"calibrated": False, "dead_letter": {**place, "offset": 2}, "ts": 102}
-    told = {"event_id": "e3", "stream": "unknown", "scope": "unknown", "raw": 0.5, "p": 0.5}
-    ahead = {**raw, "event_id": "far", "stream": "m", "scope": "m", "raw": 0.25, "p": 0.25, "ts": 10**14}
+    raw = {"calibrated": False, "raw": 0.5, "p": 0.5}
+    dead = {"topic": "scores.v3", "partition": 0}
+    unknown = {**raw, "event_id": "e3", "stream": "unknown", "scope": "unknown", "reason": "unknown_stream", "ts": 102}
+    ahead = {**raw, "event_id": "far", "stream": "m", "scope": "m", "reason": "far_ahead", "ts": 10**14}
     assert of_topic(scene, "calibrated") == [
-        (
-            partitioner.partition(b"unknown", 2),
-            b"unknown",
-            {**raw, **told, "reason": "unknown_stream"},
-            None,
-            [TRACE[0]],
-        ),
-        (
-            partitioner.partition(b"m", 2),
-            b"m",
-            {**ahead, "dead_letter": {**place, "offset": 3}, "reason": "far_ahead"},
-            None,
-            [],
-        ),
+        (partitioner.partition(key, 2), key, {**said, "dead_letter": {**dead, "offset": offset}}, None, headers)
+        for key, said, offset, headers in ((b"unknown", unknown, 2, [TRACE[0]]), (b"m", ahead, 3, []))
     ]
     letters = [value["offset"] for _, _, value, _, _ in of_topic(scene, "dead-letters")]
     assert letters == [1, 2, 3]
@@ -415,27 +377,22 @@ def test_intake_may_write_answers_where_it_gives_some(settings: Settings) -> Non
 
 
 @story
-async def test_partitions_leave_when_what_is_on_its_way_is_committed(scene: Scene) -> None:
+async def test_partitions_leave_when_what_is_on_its_way_is_committed_unless_that_comes_too_late(scene: Scene) -> None:
     await scene.begin()
     scene.producer.acknowledges.clear()
     scene.give(S0, score("e1"))
     await scene.steps()
     leaving = asyncio.create_task(scene.intake.on_partitions_revoked({S0, L0}))
     scene.give(S0, score("e2"), start=1)
-    await asyncio.sleep(0.01)
     await scene.steps()
     assert not leaving.done()
     scene.producer.acknowledges.set()
     await leaving
     assert [commit[S0][0] for commit in scene.consumer.commits] == [1]
     assert scene.producer.topics() == ["forecasts", "trueup-routes"]  # e2 is left to the new owner
-
-
-@story
-async def test_a_commit_that_comes_too_late_is_left_to_the_new_owner(scene: Scene) -> None:
     await scene.begin()
     scene.consumer.refuses = True
-    scene.give(S0, score("e1"))
+    scene.give(S0, score("e2"), start=1)
     await scene.steps()
     await scene.intake.on_partitions_revoked({S0, L0})
     assert scene.intake.failure is None
@@ -508,7 +465,7 @@ async def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_not
     scene.give(S0, score("ahead"), timestamp=100 + 2 * SLACK)
     scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(3)))
     await scene.steps()
-    assert sum(len(batch) for topic, _, batch in scene.producer.sent if topic == "trueup-labels") == 3
+    assert len(of_topic(scene, "trueup-labels")) == 3
 
 
 @story
@@ -578,10 +535,7 @@ async def test_records_wait_for_their_schemas_and_are_dropped_with_their_partiti
     assert scene.producer.topics() == []
     there.set()
     await scene.steps()
-    assert [orjson.loads(batch[0][1])["event_id"] for t, _, batch in scene.producer.sent if t == "forecasts"] == [
-        "e1",
-        "e2",
-    ]
+    assert [value["event_id"] for _, _, value, _, _ in of_topic(scene, "forecasts")] == ["e1", "e2"]
     there.clear()
     scene.give(S0, score("e3"), start=2)
     await scene.steps(1)
@@ -609,10 +563,7 @@ def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_pa
     (tmp_path / "streams.toml").write_text(twice)
     made = Maker(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}))
     made.know(dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f"))
-    record = SimpleNamespace(
-        offset=0, timestamp=100, key=b"k", value=orjson.dumps(score("e1")), headers=(), topic=S0.topic
-    )
-    making = made.make([(S0, record)], 100)
+    making = made.make([(S0, fetched(S0, 0, score("e1")))], 100)
     assert [len(records) for records in making.first.values()] == [1]
 
 
@@ -646,30 +597,24 @@ async def test_it_goes_on_only_where_the_topics_are_what_they_were(
 
 
 @story
-async def test_topics_that_change_meanwhile_are_noticed(scene: Scene) -> None:
-    await scene.intake.on_partitions_assigned({S0, L0})
-    await scene.intake._taken.look(cast("Any", None))
-    scene.identities["forecasts"] = Identity("6f", 3)
-    with pytest.raises(PartitionsError, match="forecasts has 3 partitions, and had 2"):
-        await scene.intake._taken.look(cast("Any", None))
-    scene.identities["forecasts"] = Identity("6f", 2)
-    scene.identities["scores.v3"] = Identity("70", 2)
-    with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
-        await scene.intake._taken.look(cast("Any", None))
-
-
-@story
 async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(_: object, name: str) -> Identity:
         raise TimeoutError(name)
 
-    await scene.intake.on_partitions_assigned({S0, L0})
+    look = partial(scene.intake._taken.look, cast("Any", None))
+    await scene.begin()
+    await look()
     with monkeypatch.context() as frozen:
         frozen.setattr(provenance, "identity", silent)
-        await scene.intake._taken.look(cast("Any", None))
-    scene.identities["scores.v3"] = Identity("70", 2)
-    with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
-        await scene.intake._taken.look(cast("Any", None))
+        await look()
+    for topic, other, error, says in (
+        ("forecasts", Identity("6f", 3), PartitionsError, "forecasts has 3 partitions, and had 2"),
+        ("scores.v3", Identity("70", 2), DataLossError, r"scores\.v3 was deleted and made anew"),
+    ):
+        scene.identities[topic] = other
+        with pytest.raises(error, match=says):
+            await look()
+        scene.identities[topic] = Identity("6f", 2)
 
 
 @pytest.mark.parametrize(
@@ -692,26 +637,21 @@ def test_without_a_source_there_is_nothing_to_run(caplog: pytest.LogCaptureFixtu
     assert "no source is for the intake" in caplog.text
 
 
-def test_what_is_missing_is_said(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("labels.v1", "forecasts", "other role"),
+        # Intake makes the stream the scope of its forecasts, so labels of another scope would find none.
+        (
+            'role = "forecast"',
+            'role = "forecast"\nscope = "kind"',
+            r"sources\.scores: scope: .* Name what sets the ids apart in event_id",
+        ),
+    ],
+)
+def test_a_source_for_intake_has_no_scope_of_its_own_and_no_topic_of_the_other_role(
+    tmp_path: Path, old: str, new: str, says: str
 ) -> None:
-    async def lacking(_: Settings) -> list[str]:
-        await asyncio.sleep(0)
-        return ["topic a does not exist"]
-
-    monkeypatch.setattr(topics, "lacking", lacking)
-    assert module.run(settings) == 78
-    assert "topic a does not exist" in caplog.text
-
-
-def test_a_source_may_not_be_a_topic_of_the_other_role(tmp_path: Path) -> None:
-    (tmp_path / "streams.toml").write_text(STREAMS.replace("labels.v1", "forecasts"))
-    with pytest.raises(SettingsError, match="other role"):
-        Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")})
-
-
-def test_a_source_for_intake_has_no_scope_of_its_own(tmp_path: Path) -> None:
-    """Intake makes the stream the scope of its forecasts, so labels of another scope would find none."""
-    (tmp_path / "streams.toml").write_text(STREAMS.replace('role = "forecast"', 'role = "forecast"\nscope = "kind"', 1))
-    with pytest.raises(SettingsError, match=r"sources\.scores: scope: .* Name what sets the ids apart in event_id"):
+    (tmp_path / "streams.toml").write_text(STREAMS.replace(old, new, 1))
+    with pytest.raises(SettingsError, match=says):
         Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")})

@@ -86,26 +86,18 @@ def test_a_disk_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     notices.tell()
 
 
-def test_raw_scores_that_are_served_again_are_an_event_and_a_warning(
+def test_raw_scores_that_are_served_again_are_an_event_and_a_warning_and_late_labels_a_line_with_their_number(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(data_dir=tmp_path)
     notices = Notices(path(settings, "worker"))
     notices.withheld("cards", 3, begins=True)
     notices.withheld("cards", 3, begins=False)
+    for events in (2, 3):
+        notices.overdue("cards", events)
     notices.tell()
-    began, ended = (each["line"] for each in sorted(held(settings), key=lambda each: each["at"]))
+    began, ended, late = (each["line"] for each in sorted(held(settings), key=lambda each: each["at"]))
     assert began.startswith("cards, partition 3: raw scores are served from now on, as most forecasts get no label")
     assert ended.startswith("cards, partition 3: what was learnt is served again")
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [began]
-
-
-def test_labels_that_silence_answered_for_are_told_with_their_number_and_what_is_served(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    notices = Notices()
-    notices.overdue("cards", 2)
-    notices.overdue("cards", 3)
-    notices.tell()
-    (line,) = caplog.messages
-    assert line.startswith("labels of cards that came after silence had answered for them: 5. Until a label comes")
+    assert late.startswith("labels of cards that came after silence had answered for them: 5. Until a label comes")
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [began, late]

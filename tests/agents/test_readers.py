@@ -1,6 +1,5 @@
 """Readers have a process of their own: it says what its parent is, and ends with it."""
 
-import errno
 import logging
 import os
 import signal
@@ -9,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from lab.scrape import get
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import Source
+from tests.e2e.world import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -38,19 +38,12 @@ def asked(made: Readers, path: str) -> tuple[int, str]:
     return get(HOST, made.port, path)
 
 
-def wait_for(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_metrics_are_what_the_parent_says_whenever_it_is_asked(served: Readers) -> None:
     said = [b"first 1\n"]
     served.answer(Source(lambda: said[0]))
     assert asked(served, "/metrics") == (200, "first 1\n")
     said[0] = b"second 2\n"
-    wait_for(lambda: asked(served, "/metrics") == (200, "second 2\n"))
+    wait_for("the second", lambda: asked(served, "/metrics") == (200, "second 2\n"))
 
 
 def test_probes_say_how_the_parent_is_and_do_not_ask_it(served: Readers) -> None:
@@ -67,14 +60,14 @@ def test_a_parent_that_stands_still_is_neither_healthy_nor_ready(monkeypatch: py
     monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
     with Readers(SETTINGS) as made:
         made.tell("")
-        wait_for(lambda: asked(made, "/healthz") == (503, "no\n"))
+        wait_for("the time", lambda: asked(made, "/healthz") == (503, "no\n"))
         assert asked(made, "/readyz") == (503, "no: it does not answer\n")
 
         def is_well() -> bool:
             made.tell("")
             return [asked(made, path) for path in ("/healthz", "/readyz")] == [(200, "yes\n")] * 2
 
-        wait_for(is_well)
+        wait_for("it to be well", is_well)
 
 
 def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +76,7 @@ def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(m
         assert asked(made, "/metrics")[0] == 503
         assert asked(made, "/metrics")[0] == 503
         made.answer(Source(lambda: b"late 1\n"))
-        wait_for(lambda: asked(made, "/metrics") == (200, "late 1\n"))
+        wait_for("the late one", lambda: asked(made, "/metrics") == (200, "late 1\n"))
 
 
 @pytest.mark.parametrize("defect", [LookupError("no such row"), OSError("no such row")])
@@ -101,7 +94,7 @@ def test_a_defect_in_what_is_asked_is_logged_and_later_questions_are_answered(
     assert asked(served, "/metrics")[0] == 503
     assert "no such row" in caplog.text
     wrong[0] = False
-    wait_for(lambda: asked(served, "/metrics") == (200, "right 1\n"))
+    wait_for("the right one", lambda: asked(served, "/metrics") == (200, "right 1\n"))
 
 
 def test_both_processes_are_measured(served: Readers) -> None:
@@ -121,15 +114,11 @@ def tell_until_it_has_ended(made: Readers) -> None:
         time.sleep(0.01)
 
 
-def test_a_process_that_was_killed_is_noticed(served: Readers) -> None:
-    served.tell("")
-    os.kill(served._pid, signal.SIGKILL)
-    with pytest.raises(ReadersError, match="by signal 9"):
-        tell_until_it_has_ended(served)
-
-
-def test_a_process_that_was_killed_is_noticed_where_nobody_was_to_be_told_of_children() -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+@pytest.mark.parametrize("told", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_process_that_was_killed_is_noticed_also_where_nobody_was_to_be_told_of_children(
+    told: signal.Handlers,
+) -> None:
+    before = signal.signal(signal.SIGCHLD, told)
     try:
         with Readers(SETTINGS) as made:
             os.kill(made._pid, signal.SIGKILL)
@@ -157,15 +146,6 @@ def test_a_process_that_cannot_serve_says_why_and_ends(
     assert "can't start new thread" in capfd.readouterr().err
 
 
-def test_where_no_process_may_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork() -> int:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(os, "fork", fork)
-    with pytest.raises(ReadersError, match="Resource temporarily unavailable"), Readers(SETTINGS):
-        pass
-
-
 def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(readers, "sleep", waits.append)
@@ -174,18 +154,13 @@ def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.Monkey
     assert not waits
 
 
-def test_a_signal_of_the_terminal_does_not_end_it(served: Readers) -> None:
-    wait_for(lambda: asked(served, "/healthz")[0] == 200)  # it ignores them before it serves
-    for each in (signal.SIGINT, signal.SIGTERM):
-        os.kill(served._pid, each)
-    assert asked(served, "/healthz") == (200, "yes\n")
-
-
-def test_on_exit_its_port_is_free() -> None:
+def test_a_signal_of_the_terminal_does_not_end_it_and_on_exit_its_port_is_free() -> None:
     with Readers(SETTINGS) as made:
-        port = made.port
-        assert asked(made, "/healthz")[0] == 200
-    with socket.create_server((HOST, port)):
+        wait_for("it", lambda: asked(made, "/healthz")[0] == 200)  # it ignores them before it serves
+        for each in (signal.SIGINT, signal.SIGTERM):
+            os.kill(made._pid, each)
+        assert asked(made, "/healthz") == (200, "yes\n")
+    with socket.create_server((HOST, made.port)):
         pass
 
 
@@ -209,7 +184,7 @@ def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port(s
         parent.wait()
         with Readers(Settings(metrics_port=port)) as follows:
             assert follows.port == port
-    wait_for(lambda: not alive(pid))
+    wait_for("its end", lambda: not alive(pid))
 
 
 def alive(pid: int) -> bool:

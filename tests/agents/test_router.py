@@ -3,13 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, time
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from agents import router
-from agents.applying import Probe
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
@@ -22,9 +21,9 @@ from tests.streams.brokers import Run
 from tests.streams.fakes import PARTITIONS, Producer, record, restore
 
 
-def wire(directory: Path, producer: Producer, probe: Probe = lambda _: None) -> Topology:
+def wire(directory: Path, producer: Producer) -> Topology:
     """Wire a router without brokers."""
-    topology = router.build(Settings(data_dir=directory).router, abort=lambda: None, probe=probe)
+    topology = router.build(Settings(data_dir=directory).router, abort=lambda: None)
     topology.app.faust.producer = producer  # type: ignore[assignment]
     topology.processor._current = lambda _: True  # else it asks the consumer
     for partition in range(PARTITIONS):
@@ -43,35 +42,29 @@ def said(offset: int, event_id: str, y: float, ts: int = 0) -> tuple[int, Any]:
     return 1, record("trueup-labels", 0, offset, ts, event_id.encode(), value)
 
 
-async def process(topology: Topology, *records: tuple[int, Any]) -> None:
+async def routed(directory: Path, *records: tuple[int, Any]) -> Topology:
+    """Return a router that has processed records of partition 0."""
+    topology = wire(directory, Producer())
+    await topology.applied(0)
     applied = await topology.processor.fold([Batch(0, list(records), {}, 0)])
     await topology.processor.answer(applied)
+    return topology
 
 
-@pytest.fixture
-def producer() -> Producer:
-    return Producer()
+def letters(topology: Topology) -> list[tuple[str, int, str]]:
+    """Return topic, offset and reason of each dead letter."""
+    rows = cast("Producer", topology.app.faust.producer).rows("dead-letters")
+    found = [orjson.loads(row.value or b"") for row in rows]
+    return [(each["topic"], each["offset"], each["reason"]) for each in found]
 
 
-def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(
-    run: Run, tmp_path: Path, producer: Producer
-) -> None:
+def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(run: Run, tmp_path: Path) -> None:
     values = [b"", b"[]", b"no", b'{"event_id":"e"}', b'{"event_id":"e","stream":1,"target":"s"}']
-
-    async def main() -> None:
-        topology = wire(tmp_path, producer)
-        await topology.applied(0)
-        await process(
-            topology, *((t, record("t", 0, i, 0, b"k", value)) for t in (0, 1) for i, value in enumerate(values))
-        )
-        letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
-        assert [(each["topic"], each["offset"], each["reason"]) for each in letters] == [
-            (topic, i, "route") for topic in ("trueup-routes", "trueup-labels") for i in range(len(values))
-        ]
-        shown = topology.gauges.exposition().decode()
-        assert f'trueup_routed_records_total{{app="trueup",fate="dead",topic="labels"}} {len(values)}.0' in shown
-
-    run(main())
+    records = [(t, record("t", 0, i, 0, b"k", value)) for t in (0, 1) for i, value in enumerate(values)]
+    topology = run(routed(tmp_path, *records))
+    assert letters(topology) == [(topic, i, "route") for topic in ("trueup-routes", "trueup-labels") for i in range(5)]
+    shown = topology.gauges.exposition().decode()
+    assert 'trueup_routed_records_total{app="trueup",fate="dead",topic="labels"} 5.0' in shown
 
 
 NUMBER, OFFSET = 2**32 - 1, 2**63 - 2
@@ -89,34 +82,22 @@ NUMBER, OFFSET = 2**32 - 1, 2**63 - 2
     ],
 )
 def test_a_label_with_numbers_that_no_row_holds_is_a_dead_letter(
-    run: Run, tmp_path: Path, producer: Producer, number: int, offset: int, ts: int, dead: int
+    run: Run, tmp_path: Path, number: int, offset: int, ts: int, dead: int
 ) -> None:
     value = routing.encode_label("e", "", "", 1.0, 1000, number, ("labels@1/0", offset))
-
-    async def main() -> None:
-        topology = wire(tmp_path, producer)
-        await topology.applied(0)
-        await process(topology, (1, record("trueup-labels", 0, 0, ts, b"e", value)), said(1, "f", 1.0))
-        letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
-        assert [(each["offset"], each["reason"]) for each in letters] == [(0, "route")] * dead
-        restore(topology)
-        _, journal = await topology.applied(0)
-        assert journal.entries[-1].ends == (0, 2)
-
-    run(main())
+    topology = run(routed(tmp_path, (1, record("trueup-labels", 0, 0, ts, b"e", value)), said(1, "f", 1.0)))
+    assert letters(topology) == [("trueup-labels", 0, "route")] * dead
+    restore(topology)
+    _, journal = run(topology.applied(0))
+    assert journal.entries[-1].ends == (0, 2)
 
 
-def test_the_gauges_say_what_is_waited_for(run: Run, tmp_path: Path, producer: Producer) -> None:
-    async def main() -> None:
-        topology = wire(tmp_path, producer)
-        await topology.applied(0)
-        await process(topology, asked(0, "a", "s"), asked(1, "b", "s"), said(0, "c", 1.0), said(1, "a", 1.0))
-        lines = topology.gauges.exposition().decode().splitlines()
-        assert {'trueup_routed_events{app="trueup"} 2.0', 'trueup_unrouted_events{app="trueup"} 1.0'} <= set(lines)
-        assert 'trueup_routed_records_total{app="trueup",fate="routed",topic="labels"} 1.0' in lines
-        assert 'trueup_outputs_total{app="trueup",topic="outcomes"} 1.0' in lines
-
-    run(main())
+def test_the_gauges_say_what_is_waited_for(run: Run, tmp_path: Path) -> None:
+    records = asked(0, "a", "s"), asked(1, "b", "s"), said(0, "c", 1.0), said(1, "a", 1.0)
+    lines = run(routed(tmp_path, *records)).gauges.exposition().decode().splitlines()
+    assert {'trueup_routed_events{app="trueup"} 2.0', 'trueup_unrouted_events{app="trueup"} 1.0'} <= set(lines)
+    assert 'trueup_routed_records_total{app="trueup",fate="routed",topic="labels"} 1.0' in lines
+    assert 'trueup_outputs_total{app="trueup",topic="outcomes"} 1.0' in lines
 
 
 def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:

@@ -3,40 +3,17 @@
 import gzip
 import socket
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
-from http.client import HTTPConnection, HTTPResponse
-from time import monotonic
-from typing import NamedTuple
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from agents import server as servers
 from agents.server import Server, named
 from streams.kafka.security import Access
-
-HOST = "127.0.0.1"
-
-
-class Answer(NamedTuple):
-    status: int
-    kind: str
-    body: str
-
-
-def get(server: Server, path: str, method: str = "GET") -> Answer:
-    connection = HTTPConnection(HOST, server.port, timeout=10)
-    try:
-        connection.request(method, path)
-        response: HTTPResponse = connection.getresponse()
-        return Answer(response.status, response.headers["Content-Type"], response.read().decode())
-    finally:
-        connection.close()
+from tests.agents.serving import HOST, connected, get, said, serving
+from tests.e2e.world import wait_for
 
 
 class State:
@@ -48,41 +25,17 @@ class State:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Yield a server with nothing to tell, whose probes say what `State` says."""
-    with serving() as made:
+    """Yield a server whose probes say what `State` says."""
+    with serving(lambda: b"trueup_ready 1\n", lambda: State.healthy, lambda: State.unready) as made:
         yield made
 
 
-@contextmanager
-def serving(registry: CollectorRegistry | None = None, access: Access | None = None) -> Iterator[Server]:
-    known = registry or CollectorRegistry()
-    server = Server(
-        HOST, 0, lambda: generate_latest(known), lambda: State.healthy, lambda: State.unready, access=access
-    )
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def test_metrics_are_what_the_registry_holds_now() -> None:
-    registry = CollectorRegistry()
-    counter = Counter("trueup_records", "Records", registry=registry)
-    with serving(registry) as server:
-
-        def shown() -> float:
-            answer = get(server, "/metrics")
-            assert answer.status == 200
-            assert answer.kind.startswith("text/plain; version=")
-            families = text_string_to_metric_families(answer.body)
-            return next(each.samples[0].value for each in families if each.name == "trueup_records")
-
-        for n in (0, 1):
-            late = monotonic() + 10
-            while shown() != n:  # a text serves for a moment
-                assert monotonic() < late
-            counter.inc()
+def test_metrics_are_what_is_exposed_now() -> None:
+    now = [b"first 1\n"]
+    with serving(lambda: now[0]) as server:
+        assert get(server, "/metrics").kind.startswith("text/plain; version=")
+        now[0] = b"second 2\n"
+        wait_for("the new text: the old one serves for a moment", lambda: get(server, "/metrics").body == "second 2\n")
 
 
 def test_a_probe_answers_for_itself_alone_and_says_why_it_is_not_ready(
@@ -97,57 +50,19 @@ def test_a_probe_answers_for_itself_alone_and_says_why_it_is_not_ready(
     assert get(server, "/readyz") == (200, "text/plain", "yes\n")
 
 
-@pytest.mark.parametrize("path", ["/", "/metric", "/metrics/", "/healthz/x", "/favicon.ico", "/..%2fetc/passwd"])
-def test_any_other_path_is_404_and_says_what_there_is(server: Server, path: str) -> None:
-    answer = get(server, path)
-    assert answer.status == 404
-    assert all(known in answer.body for known in ("/metrics", "/healthz", "/readyz"))
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/..%2fetc/passwd"])
+def test_any_other_path_is_404_and_says_what_there_is(
+    server: Server, capfd: pytest.CaptureFixture[str], path: str
+) -> None:
+    assert get(server, path) == (404, "text/plain", "there are /metrics, /healthz and /readyz\n")
+    assert capfd.readouterr() == ("", ""), "requests are not logged"
 
 
-def test_it_listens_on_its_address_alone(server: Server) -> None:
-    assert server._server.server_address == (HOST, server.port)
+def test_it_listens_on_its_address_alone_and_one_that_is_taken_is_an_error(server: Server) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", server.port), timeout=10).close()
-
-
-def test_an_address_that_is_taken_is_an_error(server: Server) -> None:
     with pytest.raises(OSError, match="in use"):
         Server(HOST, server.port, bytes, bool, str)
-
-
-def test_requests_are_not_logged(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
-    get(server, "/metrics")
-    get(server, "/nothing")
-    assert capfd.readouterr() == ("", "")
-
-
-class Slow(Collector):
-    """Takes as long as a test wants."""
-
-    def __init__(self) -> None:
-        self.asked, self.free = threading.Event(), threading.Event()
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        self.asked.set()
-        assert self.free.wait(10)
-        yield GaugeMetricFamily("trueup_ready", "Ready", value=1)
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()
-
-
-def connected(server: Server) -> socket.socket:
-    return socket.create_connection((HOST, server.port), timeout=10)
-
-
-def said(server: Server, request: bytes) -> bytes:
-    """Return everything that is answered to a request."""
-    with connected(server) as connection:
-        connection.sendall(request)
-        answered = b""
-        while piece := connection.recv(65_536):
-            answered += piece
-        return answered
 
 
 def test_a_head_has_one_deadline_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,27 +102,26 @@ def test_where_too_many_wait_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatc
 
 def test_there_are_so_many_places_and_probes_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "CONNECTIONS", 1)
-    registry = CollectorRegistry()
-    registry.register(slow := Slow())
-    scraped: list[Answer] = []
-    with serving(registry) as server:
-        scrape = threading.Thread(target=lambda: scraped.append(get(server, "/metrics")))
+    asked, free = threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        asked.set()
+        assert free.wait(10)
+        return b""
+
+    with serving(slow) as server:
+        scrape = threading.Thread(target=get, args=(server, "/metrics"))
         scrape.start()
         try:
-            assert slow.asked.wait(10)
+            assert asked.wait(10)
             refused = said(server, b"GET /metrics HTTP/1.0\r\n\r\n")
             assert refused.startswith(b"HTTP/1.1 503")
             assert b"\r\nRetry-After: 1\r\n" in refused
             assert get(server, "/healthz").status == 200
         finally:
-            slow.free.set()
+            free.set()
             scrape.join(10)
-        assert scraped[0].status == 200
-        # Its place is free a moment after its answer has come.
-        end = monotonic() + 10
-        while (status := get(server, "/metrics").status) == 503 and monotonic() < end:
-            pass
-        assert status == 200
+        wait_for("a place, which is free a moment after the answer", lambda: get(server, "/metrics").status == 200)
 
 
 @pytest.mark.parametrize(
@@ -216,22 +130,17 @@ def test_there_are_so_many_places_and_probes_need_none(monkeypatch: pytest.Monke
         ("", True),
         ("127.0.0.1", True),
         ("10.0.0.7:9464", True),
+        ("127.0.0.1.", True),
         ("[::1]:9464", True),
+        ("[::ffff:1.2.3.4]:9464", True),
         ("localhost:9464", True),
-        ("worker:9464", True),
         ("Metrics.Example.com:443", True),
         ("metrics.example.com.", True),
         ("rebound.example.net", False),
         ("127.0.0.1.example.net:9464", False),
-        ("127.0.0.1.", True),
         ("1.2.3", False),
-        ("[::1]", True),
-        ("::1", True),
         ("[::1]evil.com", False),
-        ("[::1]9464", False),
-        ("[::1]:evil.com", False),
         ("127.0.0.1:evil.com", False),
-        ("[::1", True),
         ("[evil.com]", False),
         ("a\0.b", False),
         ("\u00e9.b", False),
@@ -250,8 +159,7 @@ def test_another_pages_name_reads_nothing_and_probes_have_any() -> None:
             ("rebound.example.net", "/healthz", 200),
             ("OTHER.example.com:9464", "/metrics", 200),
         ):
-            answered = said(server, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            assert answered.startswith(f"HTTP/1.1 {status} ".encode())
+            assert get(server, path, Host=host).status == status
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/nowhere"])
@@ -263,44 +171,33 @@ def test_head_is_get_without_the_body(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_", [b"GET /metrics HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n"]
+    ("request_", "status"),
+    [
+        (b"GET /metrics HTTP/1.1\r\n\r\n", b"200"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", b"405"),
+        *((b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n", b"400") for host in (b"a\0.b", b"a.b\x7f")),
+    ],
 )
-def test_nothing_is_said_of_what_serves(server: Server, request_: bytes) -> None:
-    answered = said(server, request_).lower()
-    assert answered.startswith(b"http/1.1 ")
-    assert b"server:" not in answered.partition(b"\r\n\r\n")[0]
-    assert b"python" not in answered
-
-
-@pytest.mark.parametrize("host", [b"a\0.b", b"\0", b"a.b\x7f", b"a\x01"])
-def test_a_host_with_characters_that_no_name_has_is_no_request(
-    server: Server, caplog: pytest.LogCaptureFixture, host: bytes
+def test_nothing_is_said_of_what_serves_and_it_can_only_be_read(
+    server: Server, caplog: pytest.LogCaptureFixture, request_: bytes, status: bytes
 ) -> None:
-    assert said(server, b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    answered = said(server, request_)
+    assert answered.startswith(b"HTTP/1.1 " + status)
+    assert (b"\r\nAllow: GET, HEAD\r\n" in answered) == (status == b"405")
+    assert b"server:" not in answered.lower()
+    assert b"python" not in answered.lower()
     assert not caplog.records
 
 
 @pytest.mark.parametrize(
-    ("accepted", "packed"),
-    [
-        ("gzip", True),
-        ("br;q=1.0, GZIP;q=0.5", True),
-        ("identity", False),
-        ("", False),
-    ],
+    ("accepted", "packed"), [("gzip", True), ("br;q=1.0, GZIP;q=0.5", True), ("identity", False), ("", False)]
 )
 def test_metrics_are_packed_for_who_accepts_it(server: Server, accepted: str, *, packed: bool) -> None:
     answered = said(server, f"GET /metrics HTTP/1.1\r\nAccept-Encoding: {accepted}\r\n\r\n".encode())
     head, _, body = answered.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 ")
     assert (b"Content-Encoding: gzip" in head) == packed
-    assert (gzip.decompress(body) if packed else body) == get(server, "/metrics").body.encode()
-
-
-def test_it_can_only_be_read(server: Server) -> None:
-    answered = said(server, b"DELETE /metrics HTTP/1.1\r\n\r\n")
-    assert answered.startswith(b"HTTP/1.1 405 ")
-    assert b"\r\nAllow: GET, HEAD\r\n" in answered
+    assert (gzip.decompress(body) if packed else body) == b"trueup_ready 1\n"
 
 
 @pytest.mark.parametrize("head", [b"GET " + b"x" * 70_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000])

@@ -56,9 +56,12 @@ def topology(run: Run, tmp_path: Path, ended: Ended) -> Topology:
 # -- wiring --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
-    conf = topology.app.faust.conf
-    assert not topology.app.faust.in_transaction
+@pytest.mark.parametrize("session", [1, 30, 300])
+def test_nothing_is_lost_by_a_default_of_faust_and_it_starts_with_every_session(tmp_path: Path, session: float) -> None:
+    settings = Settings(data_dir=tmp_path, session_seconds=session, request_seconds=min(session, 15))
+    faust = build(settings, abort=lambda: None).app.faust
+    conf = faust.conf
+    assert not faust.in_transaction
     assert conf.stream_wait_empty
     assert conf.producer_acks == -1
     assert conf.consumer_auto_offset_reset == "earliest"
@@ -66,13 +69,6 @@ def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
     assert not conf.topic_allow_declare
     assert conf.topic_disable_leader
     assert not conf.web_enabled
-    assert conf.broker_session_timeout <= conf.broker_request_timeout, "Faust refuses to start otherwise"
-
-
-@pytest.mark.parametrize("session", [1, 30, 300])
-def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path, session: float) -> None:
-    settings = Settings(data_dir=tmp_path, session_seconds=session, request_seconds=min(session, 15))
-    conf = build(settings, abort=lambda: None).app.faust.conf
     assert conf.broker_heartbeat_interval < conf.broker_session_timeout <= conf.broker_request_timeout
     assert conf.broker_session_timeout <= conf.broker_rebalance_timeout
 
@@ -178,23 +174,6 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     assert messages[0].acked is moved
 
 
-def test_an_agent_that_is_stopped_ends_nothing(
-    run: Run,
-    topology: Topology,
-    messages: list[Any],
-    ended: Ended,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def fold(_: object) -> None:
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(topology.processor, "fold", fold)
-    with pytest.raises(asyncio.CancelledError):
-        serve(run, topology, *messages)
-    assert ended.times == 0
-    assert not messages[0].acked
-
-
 def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     topology: Topology, ended: Ended, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,29 +188,24 @@ def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     assert topology.unready == "it cannot go on"
 
 
-def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
-    topology: Topology, run: Run, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("what", ["state", "configuration"])
+def test_what_another_build_wrote_ends_the_start_for_good_and_without_a_traceback(
+    topology: Topology, run: Run, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     statuses: list[int] = []
     topology.abort = statuses.append
-    topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), seal(kinds.SCORES.letter[0], 77, b""))])
-    with pytest.raises(OtherFormat) as caught:
-        run(topology.applied(0))
-    topology.failed(caught.value)
+    if what == "configuration":
+        topology.failed(in_force.InForceError("it has format version 77, run that build"))
+    else:
+        row = seal(kinds.SCORES.letter[0], 77, b"")
+        topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), row)])
+        with pytest.raises(OtherFormat) as caught:
+            run(topology.applied(0))
+        topology.failed(caught.value)
     assert statuses == [78]
     (line,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert "row has format version 77, this build reads version" in line.message
+    assert "has format version 77" in line.message
     assert line.exc_info is None
-
-
-def test_a_configuration_that_this_build_cannot_read_ends_the_start_for_good(
-    topology: Topology, caplog: pytest.LogCaptureFixture
-) -> None:
-    statuses: list[int] = []
-    topology.abort = statuses.append
-    topology.failed(in_force.InForceError("another build wrote it: run that one"))
-    assert statuses == [78]
-    assert "another build wrote it: run that one" in caplog.text
 
 
 # -- readiness and samples -----------------------------------------------------------------------------------------
@@ -241,14 +215,11 @@ def value(topology: Topology, name: str, **labels: str) -> float | None:
     return topology.gauges.registry.get_sample_value(f"trueup_{name}", labels)
 
 
-def test_a_worker_that_has_not_started_is_not_ready_and_says_so(topology: Topology) -> None:
+def test_a_worker_that_has_not_started_or_whose_brokers_are_silent_is_not_ready_and_well(topology: Topology) -> None:
     assert topology.unready == "no partition is served"
     assert value(topology, "ready") == 0
     assert value(topology, "recovery_remaining_records") == 0
     assert value(topology, "lag_records", topic="forecasts", partition="0") is None
-
-
-def test_a_worker_whose_brokers_are_silent_is_not_ready_and_well(topology: Topology) -> None:
     topology.app.contact.lost = "Kafka at kafka:9092 has not answered for 10 s; nothing is lost"
     assert topology.unready == topology.app.contact.lost
     assert topology.healthy
@@ -354,15 +325,19 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert 0 <= (value(topology, "memory_free_ratio") or -1) <= 1
 
 
-def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:
+def test_what_is_in_force_is_acknowledged_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:
     producer = cast("Producer", topology.app.producer)
 
     def announced() -> list[in_force.InForce]:
         assert producer.sent == []
         return in_force.read((row.key, row.value) for partition, row in producer.announced if partition == 3)
 
-    run(topology.applied(3))
-    run(topology.applied(3))
+    producer.failure = NotEnoughReplicasError()
+    with pytest.raises(NotEnoughReplicasError):
+        run(topology.applied(3))
+    producer.failure = None
+    for _ in range(2):
+        run(topology.applied(3))
     (first,) = announced()
     assert first.configuration == in_force.described(topology.settings)
     assert (first.applied, first.next, first.claim) == (0, (0, 0), topology.table.claimed(3))
@@ -371,13 +346,3 @@ def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: 
     run(topology.applied(3))
     assert [each.claim for each in announced()] == [first.claim, 12]
     assert len(producer.announced) == 2 * count
-
-
-def test_a_partition_is_not_taken_up_before_what_is_in_force_is_acknowledged(run: Run, topology: Topology) -> None:
-    producer = cast("Producer", topology.app.producer)
-    producer.failure = NotEnoughReplicasError()
-    with pytest.raises(NotEnoughReplicasError):
-        run(topology.applied(3))
-    producer.failure = None
-    run(topology.applied(3))
-    assert len(producer.announced) == 2

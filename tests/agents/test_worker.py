@@ -7,13 +7,13 @@ import logging
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aiokafka.errors import NodeNotReadyError
@@ -30,16 +30,14 @@ from streams.kafka.security import Access
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep this process's garbage collector as it is."""
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+Found = list[str] | Exception
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no broker and no address."""
+    """Wait for no broker and no address, and keep this process's garbage collector as it is."""
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(worker, "START_SECONDS", 0.0)
     monkeypatch.setattr(worker, "START_PAUSE", 0.0)
     monkeypatch.setattr(readers, "LEFT_SECONDS", 0.0)
@@ -50,15 +48,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "claim", claim)
 
 
-def says(monkeypatch: pytest.MonkeyPatch, *problems: str, failure: Exception | None = None) -> None:
-    """Let the check of the topics find problems, or fail."""
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
+    """Return what the check of the topics finds, each time it is asked; in the end nothing."""
+    found: list[Found] = []
 
     async def check(_: Settings) -> list[str]:
-        if failure is not None:
-            raise failure
-        return list(problems)
+        answer = found.pop(0) if found else []
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     monkeypatch.setattr(topics, "check", check)
+    return found
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -66,67 +68,60 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
 
 
-def test_topics_that_are_not_as_they_must_be_are_all_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+@pytest.mark.parametrize(
+    ("found", "changed", "status", "said"),
+    [
+        (["one is missing", "another has 3"], {}, MISCONFIGURED, ["one is missing", "another has 3"]),
+        (OSError("no route"), {}, FAILED, ["no route"]),
+        (TimeoutError(), {}, FAILED, ["TimeoutError"]),
+        (
+            [],
+            {"data_dir": Path("/dev/null")},
+            MISCONFIGURED,
+            ["cannot make the data directory /dev/null/trueup: "],
+        ),
+        (
+            [],
+            {"metrics_host": "192.0.2.1"},
+            MISCONFIGURED,
+            ["cannot listen on 192.0.2.1:0: Cannot assign"],
+        ),
+        (
+            [],
+            {"access": Access(certfile="/no.pem")},
+            MISCONFIGURED,
+            ["cannot load TRUEUP_METRICS_CERTFILE=/no.pem"],
+        ),
+    ],
+)
+def test_what_is_in_the_way_of_a_start_is_a_message_and_a_status(
+    answers: list[Found],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    found: Found,
+    changed: dict[str, Any],
+    status: int,
+    said: list[str],
 ) -> None:
-    says(monkeypatch, "one is missing", "another has 3 partitions")
-    assert worker.run(Settings(data_dir=tmp_path / "data")) == MISCONFIGURED
-    assert messages(caplog) == ["one is missing", "another has 3 partitions"]
+    answers.append(found)
+    assert worker.run(replace(Settings(data_dir=tmp_path / "data", metrics_port=0), **changed)) == status
+    assert [line[: len(start)] for line, start in zip(messages(caplog), said, strict=True)] == said
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(("failure", "said"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
-def test_brokers_that_cannot_be_asked_are_a_message_and_a_restart_may_find_them(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, failure: Exception, said: str
-) -> None:
-    says(monkeypatch, failure=failure)
-    assert worker.run(Settings(data_dir=tmp_path)) == FAILED
-    assert messages(caplog) == [said]
-
-
-def test_a_start_asks_again_while_a_broker_is_not_ready(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+def test_a_start_asks_again_while_a_broker_is_not_ready_and_does_not_wait_for_what_will_not_pass(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Found], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(worker, "START_SECONDS", 60.0)
-    answers: list[Exception | list[str]] = [
-        NodeNotReadyError("broker 2"),
-        topics.TopicsError("no broker", lasting=False),
-        ["one is missing"],
-    ]
-
-    async def check(_: Settings) -> list[str]:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(topics, "check", check)
-    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
-    assert messages(caplog) == ["one is missing"]
+    passing = [NodeNotReadyError("broker 2"), topics.TopicsError("no broker", lasting=False)]
+    answers += [*passing, ["one is missing"], topics.TopicsError("a wrong password")]
+    for said in (["one is missing"], ["one is missing", "a wrong password"]):
+        assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+        assert messages(caplog) == said
 
 
-def test_a_start_does_not_wait_for_what_will_not_pass(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(worker, "START_SECONDS", 60.0)
-    says(monkeypatch, failure=topics.TopicsError("a wrong password"))
-    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
-    assert messages(caplog) == ["a wrong password"]
-
-
-def test_a_data_directory_that_cannot_be_made_is_a_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    says(monkeypatch)
-    (tmp_path / "file").write_text("")
-    assert worker.run(Settings(data_dir=tmp_path / "file" / "data")) == MISCONFIGURED
-    assert messages(caplog) == [f"cannot make the data directory {tmp_path}/file/data/trueup: Not a directory"]
-
-
-def test_a_directory_that_another_worker_uses_is_a_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    says(monkeypatch)
+@pytest.mark.usefixtures("answers")
+def test_a_directory_that_another_worker_uses_is_a_message(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     holds = "import sys; from pathlib import Path; from agents.worker import held\n"
     holds += "with held(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -141,21 +136,16 @@ def test_a_directory_that_another_worker_uses_is_a_message(
         other.kill()
     (said,) = messages(caplog)
     assert said.startswith(f"another worker uses the data directory {tmp_path}/trueup: ")
-    with held(tmp_path / "trueup"):  # whoever is killed lets go
-        pass
+    with held(tmp_path / "trueup"), held(Settings(data_dir=tmp_path, app_id="another").state_dir):
+        pass  # whoever is killed lets go, and applications in one directory are apart
 
 
-def test_applications_in_one_directory_are_apart(tmp_path: Path) -> None:
-    with held(Settings(data_dir=tmp_path, app_id="a").state_dir), held(Settings(data_dir=tmp_path).state_dir):
-        pass
-
-
+@pytest.mark.usefixtures("answers")
 def test_probes_of_a_worker_that_stops_say_that_it_is_alive_and_not_ready(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
     monkeypatch.setattr(readers, "TELL_SECONDS", 0.01)
-    says(monkeypatch)
     probes = dict[str, set[tuple[int, str]]]()
 
     def wire(*args: Any, **kwargs: Any) -> Topology:
@@ -188,64 +178,31 @@ def test_probes_of_a_worker_that_stops_say_that_it_is_alive_and_not_ready(
     assert probes == {"/readyz": {(503, "no: it is stopping\n")}, "/healthz": {(200, "yes\n")}}
 
 
+@pytest.mark.usefixtures("answers")
 def test_a_process_that_may_not_be_started_is_a_message_and_a_restart_may_start_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    says(monkeypatch)
-
-    def fork() -> int:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(os, "fork", fork)
+    refused = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    monkeypatch.setattr(os, "fork", Mock(side_effect=refused))
     assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=0)) == FAILED
     (said,) = messages(caplog)
     assert said.endswith("cannot be started: Resource temporarily unavailable")
 
 
-@pytest.fixture
-def taken() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-def test_a_metrics_address_that_is_taken_is_a_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, taken: int
-) -> None:
-    says(monkeypatch)
-    assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=taken)) == MISCONFIGURED
-    assert messages(caplog) == [f"cannot listen on 127.0.0.1:{taken}: Address already in use"]
-
-
-def test_a_certificate_that_cannot_be_loaded_is_a_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    says(monkeypatch)
-    settings = Settings(data_dir=tmp_path / "data", metrics_port=0, access=Access(certfile=str(tmp_path / "no.pem")))
-    assert worker.run(settings) == MISCONFIGURED
-    assert messages(caplog) == [f"cannot load TRUEUP_METRICS_CERTFILE={tmp_path}/no.pem: No such file or directory"]
-
-
 @pytest.mark.parametrize(
-    ("host", "access", "warned"),
+    ("settings", "warned"),
     [
-        ("127.0.0.1", Access(), False),
-        ("0.0.0.0", Access(), True),  # noqa: S104 - what a container does
-        ("0.0.0.0", Access(certfile="c.pem", username="a", password="b"), False),  # noqa: S104, S106 - the same
+        ({}, ["TRUEUP_COIN_KEY is not set"]),
+        ({"metrics_host": "0.0.0.0"}, ["metrics and pages are open to whoever", "TRUEUP_COIN_KEY is not set"]),  # noqa: S104
+        ({"access": Access(certfile="c.pem", username="a", password="b"), "policies": Policies(coin=b"k" * 16)}, []),  # noqa: S106
     ],
 )
-def test_metrics_that_are_open_to_the_network_are_a_warning(
-    caplog: pytest.LogCaptureFixture, host: str, access: Access, *, warned: bool
+def test_what_somebody_else_could_read_or_foretell_is_a_warning(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, Any], warned: list[str]
 ) -> None:
-    worker.tell(Settings(metrics_host=host, access=access), 9464)
-    assert ("open to whoever reaches" in caplog.text) == warned
-
-
-@pytest.mark.parametrize(("coin", "lines"), [(b"", 1), (b"0123456789abcdef", 0)])
-def test_a_worker_without_a_key_of_the_draws_says_so_once(
-    caplog: pytest.LogCaptureFixture, coin: bytes, lines: int
-) -> None:
-    worker.tell(Settings(policies=Policies(coin=coin)), 9464)
-    assert sum("TRUEUP_COIN_KEY" in said for said in caplog.messages) == lines
+    worker.tell(Settings(**settings), 9464)
+    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [line[: len(start)] for line, start in zip(said, warned, strict=True)] == warned
 
 
 def test_the_engine_that_runs_is_told_without_reading_its_sources_again(

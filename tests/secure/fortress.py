@@ -12,7 +12,7 @@ from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from lab.broker import Broker
 from lab.jvm import HOST, free_port
 from streams.kafka.permissions import OPERATIONS
-from tests.secure.certificates import Certificates
+from tests.secure.certificates import KEY_PASSWORD, Certificates
 from tests.secure.issuer import AUDIENCE, ISSUER, Issuer
 from tests.secure.realm import REALM, Realm
 
@@ -75,26 +75,33 @@ class Fortress:
         results = response.to_object().get("creation_responses") or response.to_object()["filter_responses"]
         assert all(not result["error_code"] for result in results), results
 
-    def as_user(self, user: str = WORKER, **settings: str) -> dict[str, str]:
-        """Return the settings of a program that logs in over TLS."""
+    def over_tls(self, at: str, protocol: str = "SSL", **settings: str) -> dict[str, str]:
+        """Return the settings of a program that trusts the authority, at a listener."""
         return {
-            "TRUEUP_BROKERS": self.sasl,
-            "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
-            "TRUEUP_SASL_USERNAME": user,
-            "TRUEUP_SASL_PASSWORD": PASSWORDS[user],
+            "TRUEUP_BROKERS": at,
+            "TRUEUP_SECURITY_PROTOCOL": protocol,
             "TRUEUP_SSL_CAFILE": str(self.certificates.authority),
             **settings,
         }
 
+    def mutual(self, **settings: str) -> dict[str, str]:
+        """Return the settings of a program that shows a client's certificate."""
+        own = {
+            "TRUEUP_SSL_CERTFILE": str(self.certificates.client),
+            "TRUEUP_SSL_KEYFILE": str(self.certificates.client_key),
+            "TRUEUP_SSL_KEY_PASSWORD": KEY_PASSWORD,
+        }
+        return self.over_tls(self.mtls, **own, **settings)
+
+    def as_user(self, user: str = WORKER, **settings: str) -> dict[str, str]:
+        """Return the settings of a program that logs in over TLS."""
+        own = {"TRUEUP_SASL_USERNAME": user, "TRUEUP_SASL_PASSWORD": PASSWORDS[user]}
+        return self.over_tls(self.sasl, "SASL_SSL", **own | settings)
+
     def with_token(self, user: str = WORKER, **settings: str) -> dict[str, str]:
         """Return the settings of a program that shows a token over TLS; it takes one of ``TRUEUP_SASL_TOKEN…``."""
-        return {
-            "TRUEUP_BROKERS": self.sasl,
-            "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
-            "TRUEUP_SASL_MECHANISM": "OAUTHBEARER",
-            "TRUEUP_SSL_CAFILE": str(self.certificates.authority),
-            **(settings or {"TRUEUP_SASL_TOKEN": self.issuer.token(user)}),
-        }
+        token = settings or {"TRUEUP_SASL_TOKEN": self.issuer.token(user)}
+        return self.over_tls(self.sasl, "SASL_SSL", TRUEUP_SASL_MECHANISM="OAUTHBEARER", **token)
 
 
 def build(certificates: Certificates, directory: Path, realm: Realm | None = None) -> tuple[Broker, Fortress]:

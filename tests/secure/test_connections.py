@@ -13,7 +13,7 @@ import pytest
 
 import cli.main
 from agents.worker import MISCONFIGURED
-from streams.config.settings import Settings, SettingsError
+from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
 from tests.e2e.world import World
@@ -21,30 +21,10 @@ from tests.events import mixed
 from tests.forks import ended
 from tests.night import by_night
 from tests.secure.certificates import KEY_PASSWORD
-from tests.secure.fortress import OPERATOR, PASSWORDS, WORKER, Fortress
+from tests.secure.fortress import PASSWORDS, WORKER, Fortress
 
 MakeWorld = Callable[..., World]
 WRONG = "wr-3Qn6secret"
-
-
-def tls(stronghold: Fortress, at: str, **settings: str) -> dict[str, str]:
-    return {
-        "TRUEUP_BROKERS": at,
-        "TRUEUP_SECURITY_PROTOCOL": "SSL",
-        "TRUEUP_SSL_CAFILE": str(stronghold.certificates.authority),
-        **settings,
-    }
-
-
-def mutual(stronghold: Fortress, **settings: str) -> dict[str, str]:
-    return tls(
-        stronghold,
-        stronghold.mtls,
-        TRUEUP_SSL_CERTFILE=str(stronghold.certificates.client),
-        TRUEUP_SSL_KEYFILE=str(stronghold.certificates.client_key),
-        TRUEUP_SSL_KEY_PASSWORD=KEY_PASSWORD,
-        **settings,
-    )
 
 
 def assert_keeps_secrets(text: str) -> None:
@@ -57,11 +37,11 @@ def assert_keeps_secrets(text: str) -> None:
 # -- what connects -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["SCRAM-SHA-512 by file", "client certificate", "token by command"])
+@pytest.mark.parametrize("way", ["SCRAM-SHA-256 by file", "client certificate", "token by command"])
 def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress, tmp_path: Path, way: str) -> None:
     w = world(partitions=2)
     if way == "client certificate":
-        settings = mutual(stronghold)
+        settings = stronghold.mutual()
     elif way == "token by command":
         (tmp_path / "token").write_text(stronghold.issuer.token(WORKER))
         settings = stronghold.with_token(TRUEUP_SASL_TOKEN_COMMAND=f"cat {tmp_path / 'token'}")
@@ -83,13 +63,6 @@ def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress,
         ended = run(*command, **{**w.environment, **settings})
         assert ended.returncode == 0, ended.stderr
         assert_keeps_secrets(ended.stdout + ended.stderr)
-
-
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_either_scram_is_taken(world: MakeWorld, stronghold: Fortress, mechanism: str) -> None:
-    w = world(granted=False)
-    logged_in = stronghold.as_user(OPERATOR, TRUEUP_SASL_MECHANISM=mechanism)
-    assert asyncio.run(topics.check(Settings.from_env({**w.environment, **logged_in}))) == []
 
 
 # -- what does not -------------------------------------------------------------------------------------------------
@@ -119,13 +92,13 @@ REFUSED: list[Case] = [
         lambda f: f.as_user(TRUEUP_SSL_CAFILE=str(f.certificates.stranger)),
         "a certificate of an unknown authority; trusted are those of TRUEUP_SSL_CAFILE=",
     ),
-    ("the system's authorities", lambda f: {**tls(f, f.tls), "TRUEUP_SSL_CAFILE": SYSTEM}, "set TRUEUP_SSL_CAFILE"),
-    ("no client certificate", lambda f: tls(f, f.mtls), "asks for a client's certificate: set TRUEUP_SSL_CERTFILE"),
-    ("another host's certificate", lambda f: tls(f, f.elsewhere), "certificate is not valid for '127.0.0.1'"),
+    ("the system's authorities", lambda f: f.over_tls(f.tls) | {"TRUEUP_SSL_CAFILE": SYSTEM}, "set TRUEUP_SSL_CAFILE"),
+    ("no client certificate", lambda f: f.over_tls(f.mtls), "asks for a client's certificate: set TRUEUP_SSL_CERTFILE"),
+    ("another host's certificate", lambda f: f.over_tls(f.elsewhere), "certificate is not valid for '127.0.0.1'"),
     ("SASL where there is no TLS", lambda f: f.as_user(TRUEUP_BROKERS=f.naked), "does not speak TLS there"),
     ("SASL where nobody asks", lambda f: f.as_user(TRUEUP_BROKERS=f.tls), "asks for no user name on this port"),
-    ("TLS where SASL is wanted", lambda f: tls(f, f.sasl), "does it ask for a user? Then set SASL_SSL"),
-    ("TLS where there is none", lambda f: tls(f, f.open), "does not speak TLS there"),
+    ("TLS where SASL is wanted", lambda f: f.over_tls(f.sasl), "does it ask for a user? Then set SASL_SSL"),
+    ("TLS where there is none", lambda f: f.over_tls(f.open), "does not speak TLS there"),
     (
         "a file that is not there",
         lambda f: f.as_user(TRUEUP_SSL_CAFILE="/no.pem"),
@@ -156,28 +129,11 @@ def test_what_cannot_connect_says_which_setting_to_change(
     assert_keeps_secrets(message + caplog.text)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"TRUEUP_SECURITY_PROTOCOL": "PLAIN"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        ({"TRUEUP_SECURITY_PROTOCOL": "SSL"}, "TRUEUP_SASL_USERNAME is set, but TRUEUP_SECURITY_PROTOCOL is SSL: set"),
-        ({"TRUEUP_SASL_MECHANISM": "OAUTHBEARER"}, "_USERNAME is set, but TRUEUP_SASL_MECHANISM=OAUTHBEARER does not"),
-        ({"TRUEUP_SASL_TOKEN": "a.b.c"}, "TRUEUP_SASL_TOKEN is set, but TRUEUP_SASL_MECHANISM=SCRAM-SHA-512 does not"),
-        ({"TRUEUP_SASL_PASSWORD_FILE": "/nowhere"}, "TRUEUP_SASL_PASSWORD_FILE is set, and so is TRUEUP_SASL_PASSWORD"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(stronghold: Fortress, change: dict[str, str], says: str) -> None:
-    with pytest.raises(SettingsError) as raised:
-        Settings.from_env(stronghold.as_user(**change))
-    assert says in str(raised.value)
-    assert_keeps_secrets(str(raised.value))
-
-
 @pytest.mark.parametrize("password", [None, WRONG])
 def test_an_encrypted_key_without_its_password_is_refused_and_nobody_is_asked(
     stronghold: Fortress, password: str | None
 ) -> None:
-    settings = mutual(stronghold)
+    settings = stronghold.mutual()
     del settings["TRUEUP_SSL_KEY_PASSWORD"]
     if password:
         settings["TRUEUP_SSL_KEY_PASSWORD"] = password
@@ -207,9 +163,8 @@ def test_a_broker_that_never_answers_is_given_up() -> None:
 
 
 def test_a_repr_of_the_settings_holds_no_secret(stronghold: Fortress) -> None:
-    for user in (OPERATOR, WORKER):
-        assert_keeps_secrets(repr(Settings.from_env(stronghold.as_user(user))))
-    assert_keeps_secrets(repr(Settings.from_env(mutual(stronghold))))
+    for environment in (stronghold.as_user(), stronghold.mutual()):
+        assert_keeps_secrets(repr(Settings.from_env(environment)))
 
 
 def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

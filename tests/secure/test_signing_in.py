@@ -2,9 +2,6 @@
 
 import asyncio
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,28 +15,6 @@ from streams.faust.contact import Contact
 from streams.kafka import topics
 from streams.kafka.sign_in import Tokens
 from tests.secure.fortress import OPERATOR, PASSWORDS, WORKER, Fortress
-from tests.secure.test_connections import mutual
-
-
-@contextmanager
-def renewed(issue: Callable[[], str], path: Path) -> Iterator[None]:
-    """Keep a token in a file that is never older than half a second."""
-    done = threading.Event()
-
-    def renew() -> None:
-        while not done.wait(0.5):
-            fresh = path.with_suffix(".new")
-            fresh.write_text(issue())
-            fresh.replace(path)
-
-    path.write_text(issue())
-    renewing = threading.Thread(target=renew)
-    renewing.start()
-    try:
-        yield
-    finally:
-        done.set()
-        renewing.join()
 
 
 def test_a_connection_is_replaced_once_its_token_is_due(stronghold: Fortress) -> None:
@@ -102,7 +77,7 @@ def test_what_is_renewed_is_used_by_the_next_connection_of_the_same_client(
     else:
         path, fresh = tmp_path / "authority.pem", own.authority.read_text()
         shutil.copy(own.stranger, path)
-        settings = {**mutual(stronghold), "TRUEUP_SSL_CAFILE": str(path)}
+        settings = stronghold.mutual() | {"TRUEUP_SSL_CAFILE": str(path)}
 
     async def run() -> None:
         security = Settings.from_env(settings).security

@@ -12,6 +12,7 @@ from agents.status.beside import Beside
 from agents.status.pages import Pages
 from streams.config.settings import Settings
 from streams.metrics.routing import IntakeGauges, RouteGauges
+from tests.agents.serving import serving
 from tests.agents.status.rows import readings
 from tests.agents.status.test_pages import get
 
@@ -44,20 +45,15 @@ def intake(settings: Settings) -> Iterator[Server]:
     gauges.mapped("scores", "sent", "", 1200)
     gauges.mapped("scores", "dead", "probability", 3)
     ProcessCollector(registry=gauges.registry)
-    why = "no <partition> is read"
-    server = Server("127.0.0.1", 0, gauges.exposition, lambda: True, lambda: why, None, settings.access)
-    server.start()
-    yield server
-    server.stop()
+    with serving(gauges.exposition, unready=lambda: "no <partition> is read", access=settings.access) as server:
+        yield server
 
 
 @pytest.fixture
 def router() -> Iterator[Server]:
     gauges = RouteGauges("1", lambda: [("lag_records", ("forecasts", "0"), 2.0)])
-    server = Server("127.0.0.1", 0, gauges.exposition, lambda: True, lambda: "")
-    server.start()
-    yield server
-    server.stop()
+    with serving(gauges.exposition) as server:
+        yield server
 
 
 def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
@@ -81,7 +77,7 @@ def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
     routes, labels = found["router"]["inputs"]
     assert (routes["name"], routes["topics"], routes["lag"]) == ("routes", [settings.routes], 2)
     assert (labels["name"], labels["lag"], labels["dead"]) == ("labels", None, 0)
-    page = get(shown, "/").text
+    page = get(shown).html
     assert "intake is not ready: no &lt;partition&gt; is read" in page
     assert "scores.v3, scores.v4" in page
     assert "1,200 sent" in page

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from agents.server import Server
 from agents.status.pages import Pages
+from tests.agents.serving import HOST, serving
 from tests.agents.status.browser import CONTRAST, Browser, find
 from tests.agents.status.rows import DEFAULT, learnt, readings, renamed
 from tests.agents.status.test_pages import HOSTILE
@@ -28,11 +28,8 @@ def address() -> Iterator[str]:
     """Yield where a worker with a thousand streams shows its pages; the first of them has a hostile name."""
     one = learnt(DEFAULT, ["churn"], 2000)
     held = renamed(one, "churn", [HOSTILE, *(f"tenant-{i:03}/credit" for i in range(999))])
-    pages = Pages(readings(held, one))
-    server = Server("127.0.0.1", 0, bytes, lambda: True, str, pages)
-    server.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.stop()
+    with serving(pages=Pages(readings(held, one))) as server:
+        yield f"http://{HOST}:{server.port}"
 
 
 def test_a_page_runs_by_its_policy_and_asks_for_nothing_else(browser: Browser, address: str) -> None:

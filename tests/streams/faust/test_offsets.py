@@ -11,7 +11,7 @@ from aiokafka.protocol.commit import OffsetFetchResponse_v3
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from streams.faust import offsets
-from streams.kafka import groups
+from streams.kafka import broker_requests
 
 ONE, TWO = TopicPartition("scores", 0), TopicPartition("scores", 1)
 OFFSETS = [("scores", [(0, 7, "noted", 0), (1, -1, "", 0)])]
@@ -38,7 +38,7 @@ def answer(error: type[errors.KafkaError] = errors.NoError, topics: Any = ()) ->
 
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], dict[TopicPartition, OffsetAndMetadata]]:
-    monkeypatch.setattr(groups, "_BACKOFF", 0.0)
+    monkeypatch.setattr(broker_requests, "BACKOFF", 0.0)
     return lambda client: asyncio.run(offsets.committed(SimpleNamespace(_client=client), "intake", [ONE, TWO]))
 
 

@@ -56,32 +56,34 @@ def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
     return asyncio.run(run())
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(backlog, "STILL_SECONDS", 0.05)
 
 
-def test_it_ends_when_what_was_there_is_committed(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = Cluster(step=2)
-    assert handed_on(cluster)
-    assert cluster.asked == 5
-    assert not warnings(caplog)
-
-
-def test_it_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    assert not handed_on(Cluster(step=0))
-    (said,) = warnings(caplog)
-    assert "trueup-intake has not read 14 records" in said
-
-
-def test_it_does_not_wait_for_a_topic_that_is_not_there_nor_when_it_is_told_to_stop() -> None:
-    assert handed_on(Cluster(step=0, exists=False))
-    assert not handed_on(Cluster(step=0), stopped=True)
+@pytest.mark.parametrize(
+    ("cluster", "stopped", "handed", "asked", "warned"),
+    [
+        (Cluster(step=2), False, True, 5, []),
+        (Cluster(step=0), False, False, None, ["trueup-intake has not read 14 records"]),
+        (Cluster(step=0, exists=False), False, True, 0, []),
+        (Cluster(step=0), True, False, 0, []),
+    ],
+    ids=["read", "stands still", "no topic", "stopped"],
+)
+def test_it_waits_for_what_was_there_as_long_as_it_is_read(
+    caplog: pytest.LogCaptureFixture,
+    cluster: Cluster,
+    stopped: bool,  # noqa: FBT001 - a parameter
+    handed: bool,  # noqa: FBT001 - a parameter
+    asked: int | None,
+    warned: list[str],
+) -> None:
+    assert handed_on(cluster, stopped=stopped) == handed
+    assert asked in (None, cluster.asked)
+    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [line[: len(start)] for line, start in zip(said, warned, strict=True)] == warned
 
 
 def test_where_all_sources_are_the_workers_own_nobody_is_asked() -> None:
