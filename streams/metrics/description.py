@@ -242,7 +242,6 @@ def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
         "relative_bias": or_none(scores.relative_bias(kind)),
         "relative_bias_noise": or_none(scores.relative_bias_noise(kind)),
         **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
-        "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(bins),
         "low_reliability": _curve(scores.bands(kind)),
         "quantiles": ranking.bins(QUANTILES),
