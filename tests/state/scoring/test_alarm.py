@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state.calibrators import make
-from state.scoring import history, windows
+from state.scoring import history
 from state.scoring.alarm import ALPHA, log_sum, log_wealth
 from state.scoring.cells import Bin
 from state.scoring.history import History
@@ -230,11 +230,3 @@ def test_few_calibrated_streams_give_a_false_recent_alarm(monkeypatch: pytest.Mo
 
 def recent_after(events: list[Event]) -> float:
     return math.exp(told(events).log_recent("raw"))
-
-
-def test_several_partitions_keep_the_level() -> None:
-    calm, broken = History(), told([(0.2, 0.2, 1.0, 0.2)] * 50)
-    one = windows.log_alarm([broken], "raw")
-    assert one == broken.log_alarm("raw")
-    assert windows.log_alarm([calm, broken, calm], "raw") == pytest.approx(one - math.log(3))
-    assert windows.log_recent([calm, broken, calm], "raw") == pytest.approx(broken.log_recent("raw") - math.log(3))
