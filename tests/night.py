@@ -115,9 +115,6 @@ NIGHT: Final = {
         "test_frauds_that_are*[[]2]": "the same with another seed",
         "*-[23]]": "the same with another seed",
     },
-    "state/scoring/test_recent.py": {
-        "test_few_of_many*levels*": "the same of segments of events",
-    },
     "state/test_invariants.py": {
         "test_a_long_history*[[]2]": "the same in small batches",
     },
