@@ -3,7 +3,7 @@
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from state.calibrators import make
 from state.calibrators.certified import CELLS, EVIDENCE, ONE, PATIENCE, Certified
+from tests.state.scoring.test_certificate import distance
 
 Opponent = Callable[[random.Random, int, float, float], float]
 
@@ -115,27 +116,6 @@ def test_ones_alone_move_nothing_and_the_guarantee_says_that_it_says_nothing() -
     bound = calibrator.bound()
     assert bound is not None
     assert bound > 0.8
-
-
-def _groupings(events: Sequence[tuple[float, float]]) -> Iterator[list[list[tuple[float, float]]]]:
-    if not events:
-        yield []
-        return
-    first, *rest = events
-    for grouping in _groupings(rest):
-        yield [[first], *grouping]
-        for i, group in enumerate(grouping):
-            yield [*grouping[:i], [first, *group], *grouping[i + 1 :]]
-
-
-def distance(events: Sequence[tuple[float, float]]) -> float:
-    """Return the distance to calibration: the least over all ways to give groups of events their share of ones."""
-
-    def cost(group: Sequence[tuple[float, float]]) -> float:
-        share = sum(y for _, y in group) / len(group)
-        return sum(abs(p - share) for p, _ in group)
-
-    return min(sum(map(cost, grouping)) for grouping in _groupings(events)) / len(events)
 
 
 EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=7)
