@@ -107,9 +107,6 @@ NIGHT: Final = {
         "test_bound_says*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
         "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
-    "state/calibrators/test_rare_events.py": {
-        "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
-    },
     "state/calibrators/test_twospeed.py": {
         "test_after_a_broken*[[]2]": "the same with another seed",
         "test_frauds_that_are*[[]2]": "the same with another seed",
