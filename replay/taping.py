@@ -219,7 +219,7 @@ class Taping:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
         of = self.streams[service.stream]
-        if service.weighed:
+        if row.weighed:
             for sums, p, weight in self._weighted(of, row):
                 sums.observe(row.raw, p, row.y, weight)
         if row.window == UNTAUGHT:
@@ -258,7 +258,7 @@ class Taping:
         """Note another label."""
         of = self.streams[service.stream]
         y = row.y
-        if service.weighed:
+        if row.weighed:
             for sums, p, weight in self._weighted(of, row):
                 sums.revise(row.raw, p, was, y, weight)
         if row.window == UNTAUGHT:

@@ -9,7 +9,6 @@ forecasts*, has the results.
 """
 
 import argparse
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
@@ -24,7 +23,7 @@ from research.benchmark.unseen import UNSEEN
 from state import coverage
 from state.arrays import Floats
 from state.calibrators.registry import make
-from state.coverage import FEWEST, LEAST, Coverage
+from state.coverage import Coverage
 from state.entities import place
 from state.forecasts import PROBABILITY
 
@@ -32,36 +31,13 @@ N, DAYS, SHIFT = 12_000, 180.0, 2.5
 Flags = Any  # [n], bool
 
 
-class Before(Coverage):
-    """The rule until now: the share of as many forecasts as were issued since, a mean over the last 100 labels."""
-
-    def label(self, born: int, place: float, now_ms: int) -> bool:
-        """Count the first label of a forecast."""
-        cell = bisect_right(self._born, born) - 1
-        if cell < 0:
-            return False
-        self._labelled[cell] += self._labelled[cell] < self._issued[cell]
-        self._places[2] += place
-        if cell == 0:
-            return False
-        self.labels += 1
-        if self.labels > 100 and self.labels % 8:
-            return False
-        _, share = self._look(cell, max(sum(self._issued[cell:]), LEAST))
-        self._means[1] += (share - self._means[1]) * (1.0 / self.labels if self.labels <= 100 else 0.08)
-        if self.labels >= FEWEST:
-            self.uncovered = self.share < (0.4 if self.uncovered or self.labels == FEWEST else 0.25)
-        return False
-
-
-#: A rule, and constants of `state.coverage` with which it is played.
-RULES: Final[dict[str, tuple[type[Coverage], dict[str, float]]]] = {
-    "before": (Before, {}),
-    "older share": (Coverage, {"AHEAD": 0.0}),
-    "ahead": (Coverage, {"SPREAD": -1.0, "UNLIKE": 1e9}),
-    "ahead, ages": (Coverage, {"UNLIKE": 1e9}),
-    "ahead, scores": (Coverage, {"SPREAD": -1.0}),
-    "now": (Coverage, {}),
+#: Constants of `state.coverage` with which its rule is played.
+RULES: Final[dict[str, dict[str, float]]] = {
+    "older share": {"AHEAD": 0.0},
+    "ahead": {"SPREAD": -1.0, "UNLIKE": 1e9},
+    "ahead, ages": {"UNLIKE": 1e9},
+    "ahead, scores": {"SPREAD": -1.0},
+    "now": {},
 }
 
 
@@ -163,10 +139,9 @@ def served(stream: Dated) -> Floats:
 
 def withheld(stream: Dated, rule: str) -> Flags:
     """Return of which forecasts nothing learnt is served, [n]."""
-    kind, constants = RULES[rule]
-    found, born, hidden = kind(), dict[int, int](), np.zeros(len(stream.p), dtype=bool)
+    found, born, hidden = Coverage(), dict[int, int](), np.zeros(len(stream.p), dtype=bool)
     places = [place(float(p), PROBABILITY) for p in stream.p]
-    with patch.dict(vars(coverage), constants):
+    with patch.dict(vars(coverage), RULES[rule]):
         for applied, (i, _, label) in enumerate(told(stream, stream.report_ms), 1):
             if label:
                 found.label(born.pop(i), places[i], 0)

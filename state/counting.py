@@ -117,7 +117,7 @@ class Counting:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and segments, or in a warm-up, and compare the challengers."""
         window = row.window
-        if service.weighed:
+        if row.weighed:
             weight = row.weight * chances.weight(row.chance)
             for sums in self._weighted(service, row):
                 sums.observe(row.raw, row.p, row.y, weight)
@@ -165,7 +165,7 @@ class Counting:
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """Replace an event's old label by its new one in all scores."""
         window, y = row.window, row.y
-        if service.weighed:
+        if row.weighed:
             weight = row.weight * chances.weight(row.chance)
             for sums in self._weighted(service, row):
                 sums.revise(row.raw, row.p, was, y, weight)

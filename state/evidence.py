@@ -80,6 +80,18 @@ class Evidence:
             found = self.bands[number] = Band()
         return found
 
+    @property
+    def known(self) -> int:
+        """Outcomes of any age."""
+        return sum(of.known for of in self.bands.values())
+
+    def take_over(self, other: Self) -> None:
+        """Go on from the outcomes of another calibrator. The scores that it served count as one of those served now."""
+        made = type(self).decode(other.encode())
+        self.bands, self.sums, self.issued = made.bands, made.sums, min(made.issued, 1)
+        for of in self.bands.values():
+            of.issued = min(of.issued, 1)
+
     def encode(self) -> bytes:
         """Return it as bytes; layout in the class's notes."""
         cells = [

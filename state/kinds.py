@@ -70,7 +70,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {11: form(Served)},  # also raised when the bytes of any calibrator change
+    {12: form(Served)},  # also raised when the bytes of any calibrator change
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,

@@ -53,7 +53,7 @@ _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
 _WEIGHTS: Final = Struct("<2d")
-#: Flag in the status: weight or chance is not 1. Both follow the names.
+#: Flag in the status: the event counts by weight. Its weight and chance follow the names.
 WEIGHED: Final = 0x80
 #: Flags in the kind. Each says that a part follows, in this order. The label has changed: how often.
 REVISED: Final = 0x10
@@ -136,6 +136,7 @@ class Row:
         layout: bytes = b"",
         groups: tuple[int, ...] = (),
         entity: int = 0,
+        weighed: bool = False,
         weight: float = 1.0,
         chance: float = 1.0,
         marks: bytes = b"",
@@ -182,6 +183,8 @@ class Row:
         self.groups = groups
         #: Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
         self.entity = entity
+        #: Whether the event counts by weight: its stream had weights or chances when it was answered.
+        self.weighed = weighed
         #: The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
         self.weight = weight
         self.chance = chance
@@ -232,7 +235,7 @@ class Row:
     def encode(self) -> bytes:
         """Return the payload: a head of 86 bytes, who served, the parts that the flags announce, vectors, ticket."""
         kind, status, parts = self.kind | (FROZEN if self.frozen else 0), self.status, self.names
-        if self.weight != 1.0 or self.chance != 1.0:
+        if self.weighed:
             status |= WEIGHED
             parts += _WEIGHTS.pack(self.weight, self.chance)
         if self.revisions:
@@ -277,6 +280,7 @@ class Row:
         row.as_of, row.number, row.window, row.entity = as_of, number, window, entity
         row.frozen = flags & FROZEN > 0
         if status & WEIGHED:
+            row.weighed = True
             row.weight, row.chance = _WEIGHTS.unpack_from(payload, at)
             at += _WEIGHTS.size
         if flags & REVISED:

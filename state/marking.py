@@ -57,6 +57,8 @@ class Marker:
         self.wide: float = NormalDist().inv_cdf(0.5 + level / 2.0) if level else 0.0
         self._reasons: bool = policy is not None and policy.reasons
         self._config: str = "" if policy is None else policy.config
+        #: Configurations of the challengers, of which one may have served before.
+        self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
         #: Evidence of the whole stream and its key, once they are needed.
@@ -163,9 +165,18 @@ class Marker:
         if found is None:
             key = kinds.EVIDENCE.key(self._stream, self._config, layout, slot)
             found = self._evidence[where] = key, self._value(self._stream, kinds.EVIDENCE, key, Evidence)
+            self._go_on(found[1], *where)
         key, said = found
         self._touch(key, said)
         return said
+
+    def _go_on(self, said: Evidence, layout: bytes, slot: int) -> None:
+        """Let a calibrator go on from the evidence of the champion whose place it has taken: that has more outcomes."""
+        for config in self._beside:
+            key = kinds.EVIDENCE.key(self._stream, config, layout, slot)
+            other: Evidence = self._value(self._stream, kinds.EVIDENCE, key, Evidence)
+            if other.known > said.known:
+                said.take_over(other)
 
     def resolve(self, row: Row, known: int, ones: int, now_ms: int) -> None:
         """Count the label of a forecast that has marks.

@@ -63,7 +63,7 @@ class Service:
     #: Which labels teach, by their chance; None without chances.
     chances: Chances | None = None
     chances_key: bytes = b""
-    #: Whether events also count by weight.
+    #: Whether forecasts that are answered now also count by weight.
     weighed: bool = False
     #: Whether it learns nothing.
     frozen: bool = False

@@ -238,7 +238,8 @@ class Services:
         configs = [each.config for each in (own, *own.challengers)]
         keys = [kinds.CALIBRATOR.key(stream, config) for config in configs]
         keys += [kinds.COMPARISON.key(stream, own.config, config) for config in configs[1:]]
-        keys += [kinds.EVIDENCE.key(stream, own.config, *place) for place in self._places(stream, policy)]
+        places = self._places(stream, policy)
+        keys += [kinds.EVIDENCE.key(stream, config, *place) for config in configs for place in places]
         values = self._values_of(stream)
         for key in keys:
             if values.pop(key, None) is not None:
@@ -330,7 +331,8 @@ class Services:
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
-        if own is not None and own.config == config and own.marked:  # outcomes may come before the first forecast
+        # Outcomes may come before the first forecast. Those of an earlier champion are evidence of what serves now.
+        if own is not None and own.marked and (own.config == config or not own.model_version):
             service.marker = Marker(stream, own, self.value, self.touch)
         self._opened(service)
         return service

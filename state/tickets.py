@@ -166,7 +166,8 @@ class Tickets(Fold):
             p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
         row = Row(service.status, fence.applied, service.kind, ts)
         row.raw, row.p, row.draw, row.version = raw, p, draw, calibrator.learnt
-        row.names, row.ticket, row.entity, row.weight, row.chance = service.names, ticket, entity, weight, chance
+        row.names, row.ticket, row.entity = service.names, ticket, entity
+        row.weighed, row.weight, row.chance = service.weighed, weight, chance
         if not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts):
             row.window = ledger.NO_WINDOW
         if service.role == MATURITY and record_key != name:

@@ -107,16 +107,10 @@ NIGHT: Final = {
         "test_bound_says*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
         "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
-    "state/calibrators/test_rare_events.py": {
-        "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
-    },
     "state/calibrators/test_twospeed.py": {
         "test_after_a_broken*[[]2]": "the same with another seed",
         "test_frauds_that_are*[[]2]": "the same with another seed",
         "*-[23]]": "the same with another seed",
-    },
-    "state/scoring/test_recent.py": {
-        "test_few_of_many*levels*": "the same of segments of events",
     },
     "state/test_invariants.py": {
         "test_a_long_history*[[]2]": "the same in small batches",

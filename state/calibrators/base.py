@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from state.calibrators.answer import Prediction
 from state.calibrators.options import Option
-from state.calibrators.points import Point
 
 #: Most features of a calibrator. The state of a regression grows with their square: 70 kB at 64.
 MAX_FEATURES: Final = 64
@@ -147,12 +146,8 @@ class Recalibrator(ABC):
         """Return the forecasts at which ``p`` may jump or bend."""
         return ()
 
-    def played(self) -> list[Point] | None:
-        """Return the served points with their counts; None if the calibrator keeps no counts."""
-        return None
-
-    def internal_regret(self) -> float | None:
-        """Return the gain that moving all plays of one cell would have had; None if the calibrator keeps no counts."""
+    def error_by_chance(self) -> float | None:
+        """Return the `error` that chance alone would give; None before the first outcome, and if nothing is counted."""
         return None
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:

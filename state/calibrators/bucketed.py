@@ -17,7 +17,6 @@ from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Option, choice, increasing, integer
-from state.calibrators.points import Point
 from state.draw import BITS, Draw
 from state.quick import new
 
@@ -212,31 +211,19 @@ class Bucketed(Calibrator):
             off[i] += s * grid.denominator - n * grid.numerators[i]
         return sum(map(abs, off)) / (grid.denominator * self.learnt)
 
-    def played(self) -> list[Point]:
-        """Return the served points with their counts over all buckets, in ascending order."""
-        grid = self._grid
-        width = grid.last + 1
-        counts: dict[int, tuple[int, int]] = {}
-        for cell, (n, s) in self._cells.items():
-            before = counts.get(cell % width, (0, 0))
-            counts[cell % width] = (before[0] + n, before[1] + s)
-        return [Point(grid.points[i], *counts[i]) for i in sorted(counts)]
+    def error_by_chance(self) -> float | None:
+        """Return the `error` to expect if each point were the chance of its outcomes.
 
-    def internal_regret(self) -> float | None:
-        """Return the largest gain in Brier score from moving all plays of one cell to another point, over T.
-
-        max over buckets and points i, j of 2 δ V_i - δ² n_i, δ = g_j - g_i, with its best j the point nearest to s_i /
-        n_i; 0 if no move gains. None before the first outcome.
+        Σ sqrt(2 n g (1 - g) / π) / T: the mean absolute value of a normal error with that variance.
         """
         if not self.learnt:
             return None
-        grid = self._grid
-        most = 0.0
-        for cell, (n, s) in self._cells.items():
-            point = grid.points[cell % (grid.last + 1)]
-            step = grid.points[grid.nearest(s / n)] - point
-            most = max(most, 2.0 * step * (s - n * point) - step * step * n)
-        return most / self.learnt
+        points = self._grid.points
+        plays = [0] * len(points)
+        for cell, (n, _) in self._cells.items():
+            plays[cell % len(points)] += n
+        total = sum([math.sqrt(2.0 * n * p * (1.0 - p) / math.pi) for p, n in zip(points, plays, strict=True)])
+        return total / self.learnt
 
     def _per_bucket(self) -> list[tuple[int, int, float]]:
         """Return for each touched bucket its outcomes, its touched cells, and its widest gap between neighbours."""

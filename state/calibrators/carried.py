@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 
 from state.calibrators.answer import Prediction
 from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head, require_probability
-from state.calibrators.points import Point
 
 #: Forecasts of a version before the line is carried over for the first time.
 FEW: Final = 50
@@ -134,11 +133,8 @@ class Carried(Calibrator):
     def bound(self, outstanding: int = 0) -> float | None:
         return self.inner.bound(outstanding)
 
-    def played(self) -> list[Point] | None:
-        return self.inner.played()
-
-    def internal_regret(self) -> float | None:
-        return self.inner.internal_regret()
+    def error_by_chance(self) -> float | None:
+        return self.inner.error_by_chance()
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
         return self.inner.biases(features)

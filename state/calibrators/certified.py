@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
 from state.calibrators.options import Option, integer, number
+from state.calibrators.runs import RUN, SPAN
 from state.quick import new, search
 
 #: Intervals that cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
@@ -35,13 +36,17 @@ _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
 _HEAD: Final = Struct("<BQQQQQH")
 _ROW: Final = Struct("<BIIIIIddddd")
+_RUN: Final = Struct("<dqId")
+_BROUGHT: Final = Struct("<Bd")
 #: Version of the layout, the first byte of the state.
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _WORD: Final = 0xFFFFFFFF
+#: Least chance of a label in the surprise of a run.
+_LEAST: Final = 1e-12
 
 
 class _Cell:
-    """Counts of one cell: events, zeros, ones, D, D', W, Σp, Σp², Σp(1 - p), B; and the margin M."""
+    """Counts of one cell: events, zeros, ones, D, D', W, Σp, Σp², V, B; and the margin M."""
 
     __slots__ = ("ahead", "behind", "events", "extra", "margin", "off", "ones", "square", "sum", "variance", "zeros")
 
@@ -106,7 +111,7 @@ class Certified(Calibrator):
     with D outcomes outstanding: to the first D it must answer without knowing any; served at most one half on average
     and followed by ones alone, or above by zeros alone, it is D / 2 off from the only calibrated scores there are.
 
-        M_c = `ONE` + patience sqrt(Σ p (1 - p)) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
+        M_c = `ONE` + patience sqrt(V_c) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 
     L_c is in the margin so that the answer does not pay back what was only late.
 
@@ -115,6 +120,10 @@ class Certified(Calibrator):
     and good payments after weeks, the first outcomes are all ones, and whoever counts them learns that everybody is a
     fraudster. So an opponent who only ever answers with one kind is served the forecast, and G says how far that is
     off. With ``evidence`` 0 he is not.
+
+    *Runs.* V_c is Σ p (1 - p), but what an unlikely run (`Runs`) brings to a cell is one fact, and adds (Σ (p - y))²:
+    all forecasts of a game share its outcome. Only labels count as such that had been awaited when their run began. So
+    nobody who is answered at once can widen a margin.
 
     *Unequal delays.* Let a zero wait for w more outcomes on average than a one, and `LATER` times as long. In a cell
     that is used more and more, that many ones have come without the zeros that were issued with them: B_c is at least
@@ -129,8 +138,9 @@ class Certified(Calibrator):
     Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each); empty if the
     answer was not served. Bytes: `_FORMAT` (u8), outcomes, revisions, outcomes that were ones at first, Σ of the
     outcomes that came while one was awaited, of zeros and of ones (u64 each), the number of cells that were touched
-    (u16), of each its number (u8), events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each).
-    Little-endian; at most 4.1 kB.
+    (u16), of each its number (u8), events, zeros, ones, D, D' (u32 each), W, Σp, Σp², V, B (f64 each); the label of the
+    last run (f64; -1: none), its span (i64), labels (u32) and surprise (f64); of each cell to which it brought what
+    counts as one fact, its number (u8) and |Σ (p - y)| (f64). Little-endian; at most 4.7 kB.
 
     References
     ----------
@@ -156,12 +166,7 @@ class Certified(Calibrator):
         "evidence": integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
     }
 
-    def __init__(
-        self,
-        *,
-        patience: float = PATIENCE,
-        evidence: int = EVIDENCE,
-    ) -> None:
+    def __init__(self, *, patience: float = PATIENCE, evidence: int = EVIDENCE) -> None:
         self._patience = float(patience)
         self._asked = int(evidence)
         self._begin()
@@ -176,6 +181,10 @@ class Certified(Calibrator):
         self._cells = [_Cell() for _ in range(CELLS + 1)]
         #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
+        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of what it brought
+        #: to cells as one fact.
+        self._last, self._span, self._run, self._surprise = -1.0, 0, 0, 0.0
+        self._brought: dict[int, float] = {}
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
@@ -245,7 +254,22 @@ class Certified(Calibrator):
             cell.behind = max(cell.behind, cell.zeros - zeros)
             cell.zeros += 1
             self._zeros_waited += waited
-        self._count(c, p, y, 1)
+        variance = p * (1.0 - p)
+        span = at // SPAN
+        if y != self._last or span != self._span or span == 0:
+            self._last, self._span, self._run, self._surprise = y, span, 1, 0.0
+            if self._brought:
+                self._brought = {}
+        else:
+            if waited >= self._run:
+                chance = p if y > 0.5 else 1.0 - p
+                self._surprise -= math.log(chance if chance > _LEAST else _LEAST)  # noqa: FURB136 - calls are dear
+                if self._surprise > RUN:
+                    before = self._brought.get(c, 0.0)
+                    after = self._brought[c] = before + abs(p - y)
+                    variance = after * after - before * before
+            self._run += 1
+        self._count(c, p, y, 1, variance)
         if not self._evident and self._has_evidence():
             self._evident = True
             for i in range(CELLS):
@@ -262,14 +286,14 @@ class Certified(Calibrator):
         z, o, p, _, _, _ = _TICKET.unpack(ticket)
         self._revised += 1
         before, now = (o, z) if was > 0.5 else (z, o)
-        self._count(before, p, was, -1)
+        self._count(before, p, was, -1, 0.0)
         if y > 0.5:
             self._cells[now].ones += 1
         else:
             self._cells[now].zeros += 1
-        self._count(now, p, y, 1)
+        self._count(now, p, y, 1, p * (1.0 - p))
 
-    def _count(self, c: int, p: float, y: float, sign: int) -> None:
+    def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
         """Add an event to a cell (sign 1) or remove it (-1). Margins never fall."""
         cell = self._cells[c]
         self._packed[c] = b""
@@ -277,8 +301,7 @@ class Certified(Calibrator):
         cell.off += sign * (p - y)
         cell.sum += sign * p
         cell.square += sign * p * p
-        if sign > 0:
-            cell.variance += p * (1.0 - p)
+        cell.variance += variance
         margin = self._margin_of(c)
         cell.extra = max(cell.extra, self._unequal(c)) if self._evident else max(abs(cell.off) - margin, 0.0)
         cell.margin = margin + cell.extra
@@ -332,20 +355,26 @@ class Certified(Calibrator):
                 packed[c] = _ROW.pack(c, *cell.numbers())
         rows = [row for row in packed if row]
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
-        return _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
+        head = _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows))
+        run = _RUN.pack(self._last, self._span, self._run, self._surprise)
+        brought = [_BROUGHT.pack(c, total) for c, total in sorted(self._brought.items())]
+        return b"".join([head, *rows, run, *brought])
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        return _HEAD.size + (CELLS + 1) * _ROW.size
+        return _HEAD.size + (CELLS + 1) * (_ROW.size + _BROUGHT.size) + _RUN.size
 
     def decode(self, payload: bytes) -> None:
         require_head(payload, _HEAD.size)
         _, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
-        if len(payload) != _HEAD.size + rows * _ROW.size:
+        at = _HEAD.size + rows * _ROW.size
+        if len(payload) < at + _RUN.size or (len(payload) - at - _RUN.size) % _BROUGHT.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()
+        self._last, self._span, self._run, self._surprise = _RUN.unpack_from(payload, at)
+        self._brought = dict(_BROUGHT.iter_unpack(payload[at + _RUN.size :]))
         self.learnt, self._revised = learnt, revised
         self._first_ones, self._zeros_waited, self._ones_waited = first_ones, zeros_waited, ones_waited
-        for c, *numbers in _ROW.iter_unpack(payload[_HEAD.size :]):
+        for c, *numbers in _ROW.iter_unpack(payload[_HEAD.size : at]):
             cell = self._cells[c]
             cell.take(numbers)
             cell.margin = self._margin_of(c) + cell.extra

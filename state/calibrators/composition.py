@@ -6,7 +6,6 @@ from typing import ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head
-from state.calibrators.points import Point
 from state.quick import new
 
 _TICKET_LENGTH: Final = Struct("<H")
@@ -106,11 +105,8 @@ class Composition(Calibrator):
     def bound(self, outstanding: int = 0) -> float | None:
         return self.back.bound(outstanding)
 
-    def played(self) -> list[Point] | None:
-        return self.back.played()
-
-    def internal_regret(self) -> float | None:
-        return self.back.internal_regret()
+    def error_by_chance(self) -> float | None:
+        return self.back.error_by_chance()
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
         return self.back.biases(features)

@@ -9,7 +9,6 @@ from state.calibrators.base import MOST_SLOTS, Calibrator
 from state.calibrators.by_segment import BySegment
 from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
-from state.calibrators.points import Point
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
 from state.quick import new
 
@@ -131,11 +130,8 @@ class Prudent(Calibrator):
         if drawn:
             self._drawn.revise(drawn, was, y)
 
-    def played(self) -> list[Point] | None:
-        return self._drawn.played()
-
-    def internal_regret(self) -> float | None:
-        return self._drawn.internal_regret()
+    def error_by_chance(self) -> float | None:
+        return self._drawn.error_by_chance()
 
     def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: map and segments learn from it, no draw is counted."""

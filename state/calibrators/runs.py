@@ -8,8 +8,10 @@ from state.calibrators.guard import Guard
 from state.calibrators.line import Line
 from state.calibrators.two_scales import TwoScales, itself
 
-#: Surprise of a run, nats, beyond which its late labels are judged by the maps before it.
+#: Surprise of a run, nats, beyond which its late labels are one fact.
 RUN: Final = 32.0
+#: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
+SPAN: Final = 300_000
 
 _STATE: Final = Struct("<9d")
 #: Bytes of a state.

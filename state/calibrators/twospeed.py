@@ -19,7 +19,7 @@ from state.calibrators.line import Line
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Option, number
 from state.calibrators.runs import SIZE as RUNS_SIZE
-from state.calibrators.runs import Runs
+from state.calibrators.runs import SPAN, Runs
 from state.calibrators.two_scales import TwoScales, itself
 from state.quick import log1p, new
 
@@ -58,8 +58,6 @@ FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
 
-#: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
-SPAN: Final = 300_000
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 9
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity

@@ -11,7 +11,7 @@ from state.quick import search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
-from state.scoring.losses import Murphy, Name, log
+from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
 
 #: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.
@@ -327,21 +327,6 @@ class Scores:
         stated = sum(max(each.p - each.pp, 0.0) for each in cells)
         seen = max(y - y * y / n, 0.0) if n else 0.0
         return self._share(_ROOT * math.sqrt(max(stated, seen)))
-
-    def murphy(self, kind: Kind) -> Murphy:
-        """Return the exact decomposition of the Brier score in the ten bins."""
-        n = self.n
-        if not n:
-            return Murphy(*[math.nan] * len(Murphy._fields))
-        bins = [each for each in self.bins(kind) if each.n]
-        rate = sum(each.y for each in bins) / n
-        return Murphy(
-            reliability=sum((each.p - each.y) ** 2 / each.n for each in bins) / n,
-            resolution=sum(each.n * (each.y / each.n - rate) ** 2 for each in bins) / n,
-            uncertainty=self._y2 / n - rate * rate,
-            variance=sum(each.pp - each.p * each.p / each.n for each in bins) / n,
-            covariance=sum(each.py - each.p * each.y / each.n for each in bins) / n,
-        )
 
     def brier(self, kind: Kind) -> float:
         """Return the mean Brier score, in [0, 1]."""

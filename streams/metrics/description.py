@@ -11,7 +11,6 @@ import orjson
 
 from state import kinds
 from state.calibrators.certified import Certified
-from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
 from state.kind import KINDS as KINDS_OF_ROWS
 from state.policy import Policy
@@ -112,7 +111,7 @@ def describe(
             "config": config,
             **orjson.loads(served.recipe),
             **learnt(served),
-            **(_counted(served) if whole else {}),
+            **({"biases": functions.describe([functions.part(served)]) or None} if whole else {}),
         }
         for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
@@ -199,13 +198,12 @@ def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[st
 
 def learnt(served: Served) -> dict[str, Any]:
     """Return what a calibrator has learnt, and its own error and bound; None where it has none."""
-    points = served.calibrator.played()
     return {
         "version": served.calibrator.learnt,
         "outstanding": served.outstanding,
         "error": served.calibrator.error(),
         "bound": served.calibrator.bound(served.outstanding),
-        "noise": or_none(noise(points)) if points else None,
+        "noise": served.calibrator.error_by_chance(),
         "saturated": served.calibrator.saturated(),
     }
 
@@ -241,7 +239,6 @@ def _curves(scores: Scores, kind: Scored) -> dict[str, Any]:
     """Return the scores that are more than one number."""
     bins = scores.bins(kind)
     return {
-        "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(bins),
         "low_reliability": _curve(scores.bands(kind)),
         "quantiles": scores.ranking(kind).bins(QUANTILES),
@@ -366,16 +363,6 @@ def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
     """Return the bias along each feature by partition, where the calibrator takes features."""
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
     return {"feature_bias": biases} if any(biases.values()) else {}
-
-
-def _counted(served: Served) -> dict[str, Any]:
-    """Return figures of the points played, if the calibrator keeps counts."""
-    points = served.calibrator.played()
-    return {
-        "debiased_l2": or_none(debiased_l2(points)) if points else None,
-        "internal_regret": served.calibrator.internal_regret(),
-        "biases": functions.describe([functions.part(served)]) or None,
-    }
 
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:

@@ -34,7 +34,7 @@ from research.experiments.measure import l1
 from research.experiments.streams import stream
 from state.arrays import Floats, Integers
 from state.calibrators import Calibrator, make
-from state.calibrators.twospeed import SPAN
+from state.calibrators.runs import SPAN
 from state.policy import DEFAULT_CALIBRATOR
 from tests.bench.figures import table
 

@@ -94,7 +94,7 @@ def _ledger() -> dict[str, LedgerRow]:
             layout=b"\1\2\3\4",
             groups=(2, 66),
         ),
-        "ledger-weighed": altered(entry, weight=120.5, chance=0.02),
+        "ledger-weighed": altered(entry, weighed=True, weight=120.5, chance=0.02),
         "ledger-waiting": altered(
             entry, status=WAITING, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
         ),

@@ -197,3 +197,17 @@ def test_a_chance_outside_0_to_1_is_no_configuration(rate: float) -> None:
 def test_silence_and_a_chance_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="label_rate and silence exclude each other"):
         Policy(label_rate=0.1, silence=0.0, matures_ms=10)
+
+
+def test_an_event_counts_by_weight_if_it_was_answered_while_there_were_weights() -> None:
+    """Weights are set, then left out, on a running stream; labels of all times are revised at the end."""
+    table, plain, weighed = Table(), Policy(ttl_ms=10**6), Policy(ttl_ms=10**6, weight="amount")
+    for n, policy in enumerate((plain, weighed, plain)):
+        Worker(Policies(default=policy), table).fold(
+            Forecast(n, None, f"e{n}", "s", 0.2, (), n), Outcome(n, None, f"e{n}", 0.0, n)
+        )
+    for n, policy in ((3, plain), (6, weighed)):
+        labels = [Outcome(n + at, None, f"e{at}", float(n == 3), 100 + n) for at in range(3)]
+        Worker(Policies(default=policy), table).fold(*labels)
+        weighted = kinds.WEIGHTED.decode(table[kinds.WEIGHTED.key("s", *kinds.WHOLE)])
+        assert (weighted.n, weighted.weight, weighted.happened) == (1, 1.0, float(n == 3))

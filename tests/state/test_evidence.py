@@ -13,7 +13,8 @@ from state.bands import log_odds, probability
 from state.events import Calibrated
 from state.evidence import Evidence, band_of, interval, issue, learn
 from state.policies import Policies
-from state.policy import Policy
+from state.policy import Challenger, Policy
+from tests.state.histories import Worker
 from tests.state.test_bands import Fed
 
 CHANCES = st.floats(0.0, 1.0) | st.sampled_from([0.0, 5e-324, 0.02, 0.3, 1.0])
@@ -136,6 +137,24 @@ def test_intervals_change_nothing_of_what_is_learnt_and_without_them_there_is_no
         rows.append({key: row for key, row in made.worker.table.items() if key[:1] in b"CSADJF"})
         assert bool(made.worker.table.of(kinds.EVIDENCE.letter)) == bool(policy.interval)
     assert rows[0] == rows[1]
+
+
+def test_a_promoted_calibrator_goes_on_from_the_outcomes_of_the_champion_before_it() -> None:
+    """Labels of what the old champion had answered come after the promotion; later it is rolled back."""
+    old = Policy("identity", segments=("country",), interval=0.9, unlabelled="alike", shadow=(Challenger("platt", {}),))
+    promoted = replace(old, calibrator="platt", shadow=(Challenger("identity", {}),))
+    made, _ = fed(old, 1000, asked=200)
+    for policy, known in ((promoted, 1000), (old, 1200)):
+        made.worker = Worker(Policies([("s", policy)]), made.worker.table)
+        for n in range(8):
+            answer = made.forecast(f"{policy.calibrator}{n}", 0.25, 7000, segments=("DE",))
+        said = evidence(made, policy)
+        assert said.known == known
+        assert said.band(band_of(0.25)).served == pytest.approx(answer.p, abs=0.02)
+        assert log_odds(answer.high or 0.0) - log_odds(answer.low or 0.0) < 4.0  # 10 without outcomes
+        for n in range(known, 1200):
+            made.outcome(f"e{n}", 0.0, 8000)
+        assert evidence(made, policy).known == 1200
 
 
 @pytest.mark.parametrize(

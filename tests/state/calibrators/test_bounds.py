@@ -118,11 +118,7 @@ def test_error_stays_under_the_bound(spec: str, options: dict[str, Any], outcome
 )
 def test_long_delay_leaves_a_bound_that_says_something(spec: str, options: dict[str, Any], delay: int) -> None:
     """In the T rounds above a delay of 100 puts every bound at 1, where it says nothing."""
-    bound_says_something(make(spec, **options), delay)
-
-
-def bound_says_something(calibrator: Calibrator, delay: int) -> None:
-    """See that after long play against an adversary a bound holds, and is below 1."""
+    calibrator = make(spec, **options)
     assert play(calibrator, adversary, fixed(delay), 60_000) == delay
     assert (calibrator.error() or 1.0) < (calibrator.bound(delay) or 1.0) < 1
 
@@ -130,13 +126,4 @@ def bound_says_something(calibrator: Calibrator, delay: int) -> None:
 @pytest.mark.parametrize("outcome", SEQUENCES)
 @pytest.mark.parametrize("spec", ["minimax", "regret_matching"])
 def test_front_takes_nothing_from_the_bound(spec: str, outcome: Answer) -> None:
-    bound_holds(make(f"platt+{spec}"), outcome)
-
-
-def bound_holds(calibrator: Calibrator, outcome: Answer) -> None:
-    """See that a bound holds where ten outcomes are outstanding."""
-    outstanding = play(calibrator, outcome, DELAYS["10"])
-    error, bound = calibrator.error(), calibrator.bound(outstanding)
-    assert error is not None
-    assert bound is not None
-    assert error < bound
+    stays_under_its_bound(make(f"platt+{spec}"), outcome, "10")

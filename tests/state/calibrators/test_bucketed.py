@@ -1,5 +1,6 @@
 """The rule that plays a field, and the bounds that follow: minimax and regret matching."""
 
+import math
 import random
 import struct
 from collections import Counter, deque
@@ -141,3 +142,17 @@ def test_outcomes_some_hundred_forecasts_late_leave_a_bound_that_says_something(
         if len(waiting) > 150:
             calibrator.update(*waiting.popleft())
     assert (calibrator.error() or 1.0) < (calibrator.bound(150) or 1.0) < 0.8
+
+
+@pytest.mark.parametrize("spec", ["minimax", "regret_matching", "platt+minimax"])
+def test_errors_are_those_of_what_was_played(spec: str) -> None:
+    calibrator, rng, played = make(spec, buckets=3, grid=7), random.Random(8), dict[float, list[float]]()
+    for t in range(500):
+        _, draw, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+        played.setdefault(draw, []).append(float(rng.random() < 0.3))
+        calibrator.update(ticket, played[draw][-1])
+    off = sum(abs(sum(ys) - len(ys) * p) for p, ys in played.items())
+    assert calibrator.error() == pytest.approx(off / 500)
+    chance = sum(math.sqrt(2 * len(ys) * p * (1 - p) / math.pi) for p, ys in played.items())
+    assert calibrator.error_by_chance() == pytest.approx(chance / 500)
+    assert make("minimax+platt").error_by_chance() is None

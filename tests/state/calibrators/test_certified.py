@@ -3,7 +3,7 @@
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from state.calibrators import make
 from state.calibrators.certified import CELLS, EVIDENCE, ONE, PATIENCE, Certified
+from tests.state.scoring.test_certificate import distance
 
 Opponent = Callable[[random.Random, int, float, float], float]
 
@@ -117,27 +118,6 @@ def test_ones_alone_move_nothing_and_the_guarantee_says_that_it_says_nothing() -
     assert bound > 0.8
 
 
-def _groupings(events: Sequence[tuple[float, float]]) -> Iterator[list[list[tuple[float, float]]]]:
-    if not events:
-        yield []
-        return
-    first, *rest = events
-    for grouping in _groupings(rest):
-        yield [[first], *grouping]
-        for i, group in enumerate(grouping):
-            yield [*grouping[:i], [first, *group], *grouping[i + 1 :]]
-
-
-def distance(events: Sequence[tuple[float, float]]) -> float:
-    """Return the distance to calibration: the least over all ways to give groups of events their share of ones."""
-
-    def cost(group: Sequence[tuple[float, float]]) -> float:
-        share = sum(y for _, y in group) / len(group)
-        return sum(abs(p - share) for p, _ in group)
-
-    return min(sum(map(cost, grouping)) for grouping in _groupings(events)) / len(events)
-
-
 EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=7)
 
 
@@ -182,6 +162,45 @@ def test_labels_that_are_all_revised_are_in_the_guarantee() -> None:
     error = calibrator.error()
     assert error is not None
     assert error > 0.4
+
+
+def games(*, minutes: int) -> tuple[Certified, float]:
+    """Return what has learnt 150 games that were forecast each minute, and how far scores were moved on average.
+
+    Scores are honest. The label of all is told when a game ends, or each on a day of its own.
+    """
+    rng, calibrator, moved = random.Random(4), Certified(), 0.0
+    for game in range(150):
+        lead, tickets = 0.0, []
+        for minute in range(minutes):
+            raw = 0.5 * math.erfc(-lead / math.sqrt(2.0 * (minutes - minute)))
+            p, _, ticket = calibrator.predict(raw)
+            moved += abs(p - raw)
+            tickets.append(ticket)
+            lead += rng.gauss(0.0, 1.0)
+        for ticket in tickets:
+            calibrator.update(ticket, float(lead > 0.0), 3_600_000 * (game + 1))
+        _holds(calibrator)
+    return calibrator, moved / (150 * minutes)
+
+
+def test_many_labels_of_one_game_are_one_fact() -> None:
+    calibrator, moved = games(minutes=200)
+    assert moved < 0.004  # .0020; .0066 where each label is a fact
+    again = Certified()
+    again.decode(calibrator.encode())
+    assert again.encode() == calibrator.encode()
+
+
+def test_who_is_answered_at_once_widens_no_margin_by_a_run() -> None:
+    found = []
+    for at in (0, 7):
+        calibrator = Certified(evidence=0)
+        for _ in range(3000):
+            p, _, ticket = calibrator.predict(0.3)
+            calibrator.update(ticket, float(p <= 0.5), at)
+        found.append(calibrator.bound())
+    assert found[0] == found[1]
 
 
 def test_what_was_right_is_left_as_it_is() -> None:

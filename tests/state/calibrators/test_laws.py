@@ -3,15 +3,16 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators import REGISTRY, Answer, Calibrator, Recalibrator, make
+from state.calibrators import REGISTRY, VECTORS, Answer, Calibrator, Recalibrator, kind, make
 from state.calibrators.carried import Carried
 from state.calibrators.group_regret import GroupRegret
+from state.forecasts import Classwise, ForecastValue, Law, Normal, Probs, Quantiles, decode, encode
 
 SPECS = [
     *REGISTRY,
@@ -26,47 +27,77 @@ SPECS = [
     "prudent+certified carried",
     "platt+minimax carried",
 ]
-FEATURES = 2
+#: Calibrators of classes and of numbers, with their options.
+OF_VECTORS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in VECTORS},
+    "multiclass, each minimax": {"each": "minimax"},
+    "multiclass, each a composition": {"each": "platt+regret_matching"},
+    "multiclass, each identity": {"each": "identity"},
+    "multiclass by segment": {"each": "prudent"},
+    "quantile, even steps": {"link": "identity", "rate": 1.0},
+    "quantile, a range": {"levels": (0.001, 0.999), "low": 0.0, "high": 1.0},
+    "quantile by segment": {},
+}
+FEATURES, CLASSES = 2, 3
+Stream = list[tuple[Any, Any, float]]  # forecast, features, outcome
+
+
+def events(*parts: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Stream]:
+    return st.lists(st.tuples(*parts), min_size=1, max_size=most)
+
+
 FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)
-STREAMS = st.lists(
-    st.tuples(FORECASTS, st.tuples(*[st.floats(-1, 1)] * FEATURES), st.sampled_from([0.0, 1.0])),
-    min_size=1,
-    max_size=40,
+WEIGHTS = st.lists(st.sampled_from([0.0, 5e-324, 1.0]) | st.floats(0, 1), min_size=CLASSES, max_size=CLASSES)
+VALUES = st.lists(st.sampled_from([0.0, 0.0, 1.0, -1e100, 1e100]) | st.floats(-10, 10), min_size=3, max_size=3)
+RULES: st.SearchStrategy[Law] = st.builds(Normal, st.floats(-10, 10), st.floats(1e-6, 1e6)) | VALUES.map(
+    lambda values: Quantiles((0.05, 0.5, 0.9), tuple(sorted(values)))
 )
-Stream = list[tuple[float, tuple[float, float], float]]  # forecast, features, outcome
+STREAMS: dict[str, st.SearchStrategy[Stream]] = {
+    "p": events(FORECASTS, st.tuples(*[st.floats(-1, 1)] * FEATURES), st.sampled_from([0.0, 1.0]), most=40),
+    "probs": events(
+        WEIGHTS.map(lambda weights: Classwise(weights).normalised()),
+        st.just(()),
+        st.integers(0, CLASSES - 1).map(float),
+        most=25,
+    ),
+    "quantiles": events(RULES, st.just(()), st.sampled_from([0.0, 1.0, -1e300, 1e300]) | st.floats(-20, 20), most=25),
+}
+SIMPLE: dict[str, ForecastValue] = {"probs": Probs((0.5, 0.25, 0.25)), "quantiles": Normal(0.0, 1.0)}
 
 
 class BySegment:
-    """A calibrator whose events have segments, by their forecasts."""
+    """A calibrator whose events have segments, by their forecasts or keys."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", *_: tuple[int, ...]) -> Answer[float]:
-        slot = 0 if math.isnan(p) else int(7 * abs(p)) % 5
-        answer: Answer[float] = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
+    def predict(self, p: Any, x: Sequence[float] = (), key: bytes = b"", *_: tuple[int, ...]) -> Answer[Any]:
+        slot = sum(key) % 5 if not isinstance(p, float) else 0 if math.isnan(p) else int(7 * abs(p)) % 5
+        answer: Answer[Any] = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
         return answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-def fresh(spec: str, seed: int = 3) -> Calibrator:
+def kind_of(spec: str) -> str:
+    return kind(spec.replace(",", "").partition(" ")[0]) if spec in OF_VECTORS else "p"
+
+
+def fresh(spec: str, seed: int = 3) -> Any:
     """Make what a name, a composition, or either and ``by segment``, says."""
-    spec, _, segments = spec.partition(" ")
-    if segments == "carried":
+    options = dict(OF_VECTORS.get(spec, {}))
+    spec, _, more = spec.partition(" ")
+    if more == "carried":
         begun = Carried(fresh(spec, seed))
         begun.carry(0.7, -1.5, 100)
         return begun
-    if segments:
-        made: Any = GroupRegret(seed=seed) if spec == "group_regret" else fresh(spec, seed)
-        made = BySegment(made)
-        return cast("Calibrator", made)
-    options: dict[str, object] = {}
-    if any("features" in REGISTRY[part].options for part in spec.split("+")):
+    if spec == "group_regret":
+        return BySegment(GroupRegret(seed=seed))
+    if any("features" in REGISTRY[part].options for part in spec.split("+") if part in REGISTRY):
         options["features"] = FEATURES
-    calibrator: Calibrator = make(spec, name="stream", seed=seed, **options)
-    return calibrator
+    made = make(spec.removesuffix(","), name="stream", seed=seed, **options)
+    return BySegment(made) if more == "by segment" else made
 
 
 def issue(calibrator: Recalibrator, stream: Stream, start: int = 0) -> list[Answer[float]]:
@@ -86,9 +117,14 @@ def finite_everywhere(make_one: Callable[[], Calibrator], stream: Stream) -> Non
     calibrator = make_one()
     assert calibrator.error() is None
     assert calibrator.bound() is None
-    for p, draw, _ in learn(calibrator, stream):
-        assert 0.0 <= p <= 1.0
-        assert 0.0 <= draw <= 1.0
+    for answer in learn(calibrator, stream):
+        served: Any
+        for served in answer[:2]:
+            if isinstance(served, float):
+                assert 0.0 <= served <= 1.0
+            else:
+                assert decode(encode(served)) == served
+                assert all(map(math.isfinite, served.values if isinstance(served, Quantiles) else served))
     assert calibrator.learnt == len(stream)
     for measured in (calibrator.error(), calibrator.bound(), calibrator.bound(10)):
         assert measured is None or (math.isfinite(measured) and 0.0 <= measured <= 1.0)
@@ -171,14 +207,16 @@ def refuses_what_is_out_of_range(make_one: Callable[[], Calibrator], stream: Str
     calibrator = make_one()
     learn(calibrator, stream)
     before = calibrator.encode()
-    for p in (-0.1, 1.1, math.nan):
+    ticket = issue(calibrator, stream)[0].ticket
+    probability = isinstance(stream[0][0], float)
+    for p in (-0.1, 1.1, math.nan) if probability else ():
         with pytest.raises(ValueError, match="must be"):
             calibrator.predict(p)
-    for y in (-0.1, 1.1, math.nan):
+    for y in (-0.1, 1.1, math.nan) if probability else (math.nan, math.inf, -math.inf):
         with pytest.raises(ValueError, match="must be"):
-            calibrator.update(calibrator.predict(0.5).ticket, y)
+            calibrator.update(ticket, y)
         with pytest.raises(ValueError, match="must be"):
-            calibrator.revise(calibrator.predict(0.5).ticket, 1.0, y)
+            calibrator.revise(ticket, 1.0, y)
     for payload in (b"", before + b"\0", before[:-1]):
         with pytest.raises(ValueError, match="state of"):
             make_one().decode(payload)
@@ -197,14 +235,31 @@ LAWS = [
 ]
 
 
+#: Laws whose revisions are of outcomes 0 and 1.
+BINARY = (revised_labels_count_as_if_they_had_come_first, revised_and_revised_back_serves_probabilities)
+
+
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [*SPECS, *OF_VECTORS])
 def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None]) -> None:
-    @given(STREAMS)
+    if spec in OF_VECTORS and law in BINARY:
+        return
+
+    @given(STREAMS[kind_of(spec)])
     def holds(stream: Stream) -> None:
         law(lambda: fresh(spec), stream)
 
     holds()
+
+
+@pytest.mark.parametrize("spec", OF_VECTORS)
+def test_size_is_bounded(spec: str) -> None:
+    rng, calibrator = random.Random(11), fresh(spec)
+    for t in range(1500):
+        ticket = calibrator.predict(SIMPLE[kind_of(spec)], (), b"%d" % t).ticket
+        assert len(ticket) < 250
+        calibrator.update(ticket, float(rng.randrange(CLASSES)))
+    assert len(calibrator.encode()) < 24_000 * CLASSES
 
 
 class Rederiving:

@@ -3,7 +3,6 @@
 import math
 import random
 from collections import deque
-from collections.abc import Sequence
 
 import pytest
 
@@ -17,35 +16,17 @@ from state.calibrators.location_scale import (
     offset,
     units,
 )
-from state.calibrators.quantile import LEVELS, OVERLAP, Quantile
+from state.calibrators.quantile import OVERLAP, Quantile
 from state.forecasts import Law, Normal, Quantiles
-
-RAIN = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
-SKEWED = Quantiles((0.1, 0.25, 0.5, 0.75, 0.9), (0.0, 1.0, 3.0, 7.0, 15.0))
+from tests.state.calibrators.numbers import NORMAL, RAIN, SKEWED, Event, loss, loss_of, off, serve
 
 
-def pinball(values: Sequence[float], y: float) -> float:
-    return sum(max(p * (y - q), (p - 1.0) * (y - q)) for p, q in zip(LEVELS, values, strict=True))
-
-
-def served(law: Law, n: int = 10_000, late: int = 0, seed: int = 1) -> tuple[float, float, int]:
-    """Serve outcomes that are standard normal; return the served error, the loss through that of the truth, and more.
-
-    The last is how many answers were saturated.
-    """
-    rng, calibrator, waiting = random.Random(seed), Quantile(), deque[tuple[bytes, float]]()
-    covered, loss, best = [0] * len(LEVELS), 0.0, 0.0
-    truth = tuple(map(Normal(0.0, 1.0).ppf, LEVELS))
-    for t in range(n):
-        y = rng.gauss(0.0, 1.0)
-        p, _, ticket = calibrator.predict(law, (), b"%d" % t)
-        loss, best = loss + pinball(p.values, y), best + pinball(truth, y)
-        covered = [k + (y <= q) for k, q in zip(covered, p.values, strict=True)]
-        waiting.append((ticket, y))
-        if len(waiting) > late:
-            calibrator.update(*waiting.popleft())
-    error = max(abs(k / n - p) for k, p in zip(covered, LEVELS, strict=True))
-    return error, loss / best, calibrator.saturated()
+def served(law: Law, late: int = 0) -> tuple[float, float, int]:
+    """Serve standard normal outcomes; return the error of coverage, loss through the truth's, and saturated answers."""
+    rng, calibrator = random.Random(1), Quantile()
+    events: list[Event] = [(law, (), rng.gauss(0.0, 1.0)) for _ in range(10_000)]
+    answers = serve(calibrator, events, late)
+    return off(events, answers), loss(events, answers) / loss_of(NORMAL, events), calibrator.saturated()
 
 
 @pytest.mark.parametrize("law", [Normal(8.0, 1.0), Normal(-8.0, 1.0), Normal(0.0, 0.1), Normal(0.0, 10.0)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from state.calibrators import check, kind, make
+from state.calibrators import make
 from state.calibrators.multiclass import Multiclass
 from state.forecasts import Classwise, Probs
 from state.scoring.class_scores import ClassScores
@@ -98,31 +98,3 @@ def test_other_number_of_classes_is_refused() -> None:
         make("multiclass", classes=4).decode(make("multiclass", classes=3).encode())
     with pytest.raises(ValueError, match="at least 2"):
         Multiclass([make("platt")])
-
-
-def test_kind_of_each_calibrator() -> None:
-    assert [kind(spec) for spec in ("platt+minimax", "multiclass", "quantile")] == ["p", "probs", "quantiles"]
-    with pytest.raises(ValueError, match="unknown calibrator 'plat'"):
-        kind("plat")
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "says"),
-    [
-        ("multiclass", {"each": "quantile"}, "unknown calibrator 'quantile'"),
-        ("multiclass", {"each": 3}, "each must be a text"),
-        ("multiclass", {"each": "platt", "grid": 7}, "no option 'grid'; allowed: classes"),
-        ("multiclass", {"classes": 1}, "classes must be an integer from 2 to 100"),
-        ("quantile", {"levels": [0.5]}, "levels must be 2 to 256 increasing numbers between 0 and 1"),
-        ("quantile", {"levels": [0.9, 0.1]}, "levels must be"),
-        ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
-        ("quantile", {"low": 5, "high": 1}, "low must be below high, got 5 and 1"),
-        ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
-        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile"),
-    ],
-)
-def test_wrong_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        check(spec, options)
-    with pytest.raises(ValueError, match=says):
-        make(spec, **options)  # type: ignore[arg-type]  # options of any type, none of them name or seed

@@ -11,45 +11,26 @@ import pytest
 from state.calibrators import make
 from state.calibrators.location_scale import WINDOW, Place, units
 from state.calibrators.place_by_segment import MOST, PlaceBySegment, regrouped, served_at
-from state.calibrators.quantile import LEVELS, Quantile
+from state.calibrators.quantile import Quantile
 from state.forecasts import Law, Normal, Quantiles
+from tests.state.calibrators.numbers import NORMAL, RAIN, SKEWED, Event, Served, loss, off, pinball, serve
 
-Event = tuple[Law, tuple[int, ...], float]  # forecast, slots, outcome
-
-LAW = Normal(0.0, 1.0)
 RAW = Place(0.0, 1.0)
-SKEWED = Quantiles((0.1, 0.25, 0.5, 0.75, 0.9), (0.0, 1.0, 3.0, 7.0, 15.0))
-RAIN = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
-
-
-def pinball(values: Sequence[float], y: float) -> float:
-    return sum(max(p * (y - q), (p - 1.0) * (y - q)) for p, q in zip(LEVELS, values, strict=True))
 
 
 def play(events: Sequence[Event], late: int = 0, *, segments: bool = True) -> tuple[list[tuple[float, ...]], Quantile]:
-    """Return what is served of each event, where so many outcomes are outstanding, and the calibrator."""
-    calibrator, waiting = Quantile(seed=3), deque[tuple[bytes, float]]()
-    served = []
-    for t, (law, slots, y) in enumerate(events):
-        answer, _, ticket = calibrator.predict(law, (), b"%d" % t, slots if segments else ())
-        served.append(answer.values)
-        waiting.append((ticket, y))
-        if len(waiting) > late:
-            calibrator.update(*waiting.popleft())
-    return served, calibrator
+    """Return what is served of each event, and the calibrator."""
+    calibrator = Quantile(seed=3)
+    return serve(calibrator, events, late, segments=segments), calibrator
 
 
-def loss(events: Sequence[Event], served: Sequence[Sequence[float]], since: int = 0) -> float:
-    return sum(pinball(values, y) for values, (_, _, y) in list(zip(served, events, strict=True))[since:])
-
-
-def coverage(events: Sequence[Event], served: Sequence[Sequence[float]], slot: int, since: int) -> float:
+def coverage(events: Sequence[Event], served: Served, slot: int, since: int) -> float:
     """Return how far the level most off is from what it covers in a segment."""
-    own = [(values, y) for values, (_, slots, y) in list(zip(served, events, strict=True))[since:] if slot in slots]
-    return max(abs(sum(y <= values[j] for values, y in own) / len(own) - p) for j, p in enumerate(LEVELS))
+    own = [(event, values) for event, values in list(zip(events, served, strict=True))[since:] if slot in event[1]]
+    return off([event for event, _ in own], [values for _, values in own])
 
 
-def off(
+def drawn(
     n: int, law: Law, by: Callable[[int, float], float], groups: Callable[[random.Random], tuple[int, ...]], seed: int
 ) -> list[Event]:
     """Make outcomes of a law that ``by`` moves, given their first slot."""
@@ -69,7 +50,7 @@ def one_of(many: int) -> Callable[[random.Random], tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("law", "by", "most"),
     [
-        (LAW, lambda slot, y: y + 3.0 * (slot - 3.5), 0.5),
+        (NORMAL, lambda slot, y: y + 3.0 * (slot - 3.5), 0.5),
         (SKEWED, lambda slot, y: y + 3.0 * (slot - 3.5), 0.9),
         (SKEWED, lambda slot, y: 3.0 + (y - 3.0) * (1.0, 0.3, 1.0, 3.0)[slot - 2], 0.92),
     ],
@@ -77,7 +58,7 @@ def one_of(many: int) -> Callable[[random.Random], tuple[int, ...]]:
 def test_each_value_is_covered_as_the_whole_is(
     law: Law, by: Callable[[int, float], float], most: float, late: int
 ) -> None:
-    events = off(4000, law, by, one_of(4), 1)
+    events = drawn(4000, law, by, one_of(4), 1)
     (apart, _), (whole, _) = (play(events, late, segments=each) for each in (True, False))
     assert max(coverage(events, whole, slot, 2000) for slot in range(2, 6)) > 0.2
     assert max(coverage(events, apart, slot, 2000) for slot in range(2, 6)) < 0.2
@@ -103,7 +84,8 @@ def test_values_that_say_nothing_cost_at_most_half_a_hundredth(
 ) -> None:
     rng = random.Random(seed)
     events: list[Event] = [
-        (LAW, (rng.randrange(12), 64 + rng.randrange(50), 128 + rng.randrange(6)), world(rng, t)) for t in range(3000)
+        (NORMAL, (rng.randrange(12), 64 + rng.randrange(50), 128 + rng.randrange(6)), world(rng, t))
+        for t in range(3000)
     ]
     (apart, _), (whole, _) = (play(events, late, segments=each) for each in (True, False))
     assert loss(events, apart) <= 1.005 * loss(events, whole)
@@ -112,19 +94,21 @@ def test_values_that_say_nothing_cost_at_most_half_a_hundredth(
 @pytest.mark.parametrize("groups", [(9,), (9, 69)])
 def test_a_value_that_was_never_seen_is_served_as_the_whole(groups: tuple[int, ...]) -> None:
     """Nine events in ten lie 4 below those of three rare values: an average value is far from most events."""
-    rare = off(4000, LAW, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng), 66 + rng.randrange(2)), 2)
+    rare = drawn(
+        4000, NORMAL, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng), 66 + rng.randrange(2)), 2
+    )
     _, calibrator = play(rare)
-    whole = calibrator.predict(LAW).p.values
-    assert calibrator.predict(LAW, groups=groups).p.values == pytest.approx(whole)
-    assert calibrator.predict(LAW, groups=(3, 66)).p.values[3] > whole[3] + 2.0
+    whole = calibrator.predict(NORMAL).p.values
+    assert calibrator.predict(NORMAL, groups=groups).p.values == pytest.approx(whole)
+    assert calibrator.predict(NORMAL, groups=(3, 66)).p.values[3] > whole[3] + 2.0
 
 
 @pytest.mark.parametrize(("by", "late"), [(0.0, 0), (0.0, 100), (4.0, 0), (4.0, 100)])
 def test_a_new_value_goes_from_the_whole_to_its_own_place(by: float, late: int) -> None:
-    known = off(4000, LAW, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng),), 2)
-    since = off(
+    known = drawn(4000, NORMAL, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng),), 2)
+    since = drawn(
         1000,
-        LAW,
+        NORMAL,
         lambda slot, y: y + (by if slot == 9 else 4.0 * (slot > 2)),
         lambda rng: (9 if rng.random() < 0.2 else _skewed(rng),),
         5,
@@ -134,7 +118,7 @@ def test_a_new_value_goes_from_the_whole_to_its_own_place(by: float, late: int) 
     own = [t for t in range(4000, 5000) if events[t][1] == (9,)][: 10 + late // 5]
     served, base = (sum(pinball(each[t], events[t][2]) for t in own) for each in (apart, whole))
     assert served <= 1.1 * base
-    assert calibrator.predict(LAW, groups=(9,)).p.values[3] == pytest.approx(by, abs=0.5)
+    assert calibrator.predict(NORMAL, groups=(9,)).p.values[3] == pytest.approx(by, abs=0.5)
 
 
 def _skewed(rng: random.Random) -> int:
@@ -148,10 +132,10 @@ def test_a_rare_value_learns_from_few_outcomes_of_its_own() -> None:
     def by(slot: int, y: float) -> float:
         return y + 3.0 * (slot == 2)
 
-    often = off(4000, LAW, by, lambda rng: (2 + (rng.random() > 0.05),), 3)
-    seldom = off(4000, LAW, lambda _, y: y, lambda _: (3,), 4)
+    often = drawn(4000, NORMAL, by, lambda rng: (2 + (rng.random() > 0.05),), 3)
+    seldom = drawn(4000, NORMAL, lambda _, y: y, lambda _: (3,), 4)
     _, calibrator = play([*often, *seldom])
-    moved = calibrator.predict(LAW, groups=(2,)).p.values[3] - calibrator.predict(LAW, groups=(3,)).p.values[3]
+    moved = calibrator.predict(NORMAL, groups=(2,)).p.values[3] - calibrator.predict(NORMAL, groups=(3,)).p.values[3]
     assert moved == pytest.approx(3.0, abs=0.6)
 
 
@@ -161,7 +145,7 @@ def test_coverage_keeps_its_bound_and_levels_never_cross_against_an_opponent(lat
     rng, calibrator, waiting = random.Random(5), Quantile(rate=0.05), deque[tuple[bytes, float]]()
     for t in range(1500):
         slot = 2 + rng.randrange(2)
-        p, _, ticket = calibrator.predict(LAW, (), b"%d" % t, (slot,))
+        p, _, ticket = calibrator.predict(NORMAL, (), b"%d" % t, (slot,))
         assert all(a <= b for a, b in pairwise(p.values))
         below = min(max(p.values[0] - 1e-6, -1e50), 1e50)
         above = min(max(p.values[-1] + 1e-6, -1e50), 1e50)
@@ -178,17 +162,17 @@ def test_without_slots_and_with_atoms_nothing_is_moved_by_segment() -> None:
     calibrator = Quantile()
     for t in range(100):
         calibrator.update(calibrator.predict(RAIN, (), b"%d" % t, (2,)).ticket, float(t % 3))
-        calibrator.update(calibrator.predict(LAW, (), b"%d" % t).ticket, float(t % 3))
+        calibrator.update(calibrator.predict(NORMAL, (), b"%d" % t).ticket, float(t % 3))
     assert calibrator._segments.encode() == PlaceBySegment().encode()
 
 
 def test_a_ticket_follows_its_event_to_other_slots() -> None:
-    _, calibrator = play(off(300, LAW, lambda slot, y: y + slot, one_of(4), 7))
-    ticket = calibrator.predict(LAW, (), b"e", (2, 66)).ticket
+    _, calibrator = play(drawn(300, NORMAL, lambda slot, y: y + slot, one_of(4), 7))
+    ticket = calibrator.predict(NORMAL, (), b"e", (2, 66)).ticket
     moved = calibrator.regrouped(ticket, {2: 3, 66: 70})
     assert moved != ticket
     assert calibrator.regrouped(moved, {3: 2, 70: 66}) == ticket
-    without = calibrator.predict(LAW, (), b"e").ticket
+    without = calibrator.predict(NORMAL, (), b"e").ticket
     assert calibrator.regrouped(without, {}) == without
     part = PlaceBySegment()
     served, own = part.place(RAW, (2, 66))
@@ -196,9 +180,9 @@ def test_a_ticket_follows_its_event_to_other_slots() -> None:
 
 
 def test_a_revised_outcome_changes_what_is_counted_and_no_place() -> None:
-    _, calibrator = play(off(300, LAW, lambda slot, y: y + slot, one_of(4), 8))
+    _, calibrator = play(drawn(300, NORMAL, lambda slot, y: y + slot, one_of(4), 8))
     before = calibrator._segments.encode()
-    ticket = calibrator.predict(LAW, (), b"e", (2, 66)).ticket
+    ticket = calibrator.predict(NORMAL, (), b"e", (2, 66)).ticket
     calibrator.update(ticket, 50.0)
     known = calibrator._segments.encode()
     counts = calibrator.coverage()
@@ -211,7 +195,7 @@ def test_a_state_with_more_values_than_it_corrects_stays_within_its_bound() -> N
     rng, calibrator = random.Random(9), make("quantile")
     for t in range(2000):
         slots = tuple(64 * name + rng.randrange(64) for name in range(8))
-        calibrator.update(calibrator.predict(LAW, (), b"%d" % t, slots).ticket, rng.gauss(0.0, 1.0))
+        calibrator.update(calibrator.predict(NORMAL, (), b"%d" % t, slots).ticket, rng.gauss(0.0, 1.0))
     most = calibrator.largest(512)
     assert 0.8 * most < len(calibrator.encode()) <= most == calibrator.largest(64 * 16)
     assert calibrator.largest(64) < most
@@ -220,7 +204,7 @@ def test_a_state_with_more_values_than_it_corrects_stays_within_its_bound() -> N
 
 def test_extreme_outcomes_and_laws_stay_finite() -> None:
     part, waiting = PlaceBySegment(), list[tuple[bytes, Law, float]]()
-    for law in (Normal(0.0, 1e-49), Normal(1e49, 1e49), Quantiles((0.1, 0.9), (-1e49, 1e49)), LAW):
+    for law in (Normal(0.0, 1e-49), Normal(1e49, 1e49), Quantiles((0.1, 0.9), (-1e49, 1e49)), NORMAL):
         for y in (1e100, -1e100, 0.0) * 30:
             waiting.append((part.place(RAW, (2, 66))[1], law, y))
     for _ in range(3):  # what is learnt again and again
@@ -234,7 +218,7 @@ def test_extreme_outcomes_and_laws_stay_finite() -> None:
 def test_outcomes_that_never_vary_stay_finite() -> None:
     part = PlaceBySegment()
     for t in range(5000):
-        part.update(part.place(RAW, (2 + t % 2,))[1], RAW, LAW, units(LAW), 0.25, 1.0)
+        part.update(part.place(RAW, (2 + t % 2,))[1], RAW, NORMAL, units(NORMAL), 0.25, 1.0)
     (shift, scale), _ = part.place(RAW, (2,))
     assert math.isfinite(shift)
     assert scale > 0.0

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from state.calibrators.levels import TAIL, chain
 from state.calibrators.location_scale import FEWEST
 from state.calibrators.quantile import LEVELS, Quantile
-from state.forecasts import Law, Normal, Quantiles
+from state.forecasts import Law, Normal
+from tests.state.calibrators.numbers import NORMAL, RAIN, Event, loss, loss_of, serve
 
 T = 6000
 LINKS = ("identity", "logit")
@@ -160,9 +161,8 @@ def test_two_orders_of_resolution_play_the_same_levels() -> None:
 def test_atoms_are_covered_by_what_is_served() -> None:
     rng, calibrator = random.Random(4), Quantile(levels=(0.1, 0.3, 0.5, 0.7, 0.9))
     below, upto, n = [0] * 5, [0] * 5, 4000
-    rain = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
     for t in range(n):
-        p, _, ticket = calibrator.predict(rain, key=b"%d" % t)
+        p, _, ticket = calibrator.predict(RAIN, key=b"%d" % t)
         y = 0.0 if rng.random() < 0.6 else rng.expovariate(0.5)
         below = [k + (y < q) for k, q in zip(below, p.values, strict=True)]
         upto = [k + (y <= q) for k, q in zip(upto, p.values, strict=True)]
@@ -229,49 +229,27 @@ def test_a_long_wait_is_forgotten_when_the_outcomes_have_doubled() -> None:
     assert calibrator.outstanding() == 0
 
 
-def pinball(levels: tuple[float, ...], values: tuple[float, ...], y: float) -> float:
-    return sum(max(p * (y - q), (p - 1) * (y - q)) for p, q in zip(levels, values, strict=True))
-
-
 @pytest.mark.parametrize(
     ("link", "delay"), [*(("logit", delay) for delay in (0, 100, 200, 500, 2000)), ("identity", 500)]
 )
 def test_perfect_forecasts_are_left_as_they_are_however_late_outcomes_come(link: str, delay: int) -> None:
     """Steps of η made the levels swing: with 500 outstanding the pinball loss was 3.6 times that of raw forecasts."""
-    calibrator, rng, waiting = Quantile(link=link), random.Random(21), deque[tuple[bytes, float]]()
-    raw = served = 0.0
-    law = Normal(0, 1)
-    quantiles = tuple(law.ppf(p) for p in LEVELS)
-    for t in range(8000):
-        y = rng.gauss(0, 1)
-        p, _, ticket = calibrator.predict(law, key=b"%d" % t)
-        raw += pinball(LEVELS, quantiles, y)
-        served += pinball(LEVELS, p.values, y)
-        waiting.append((ticket, y))
-        if len(waiting) > delay:
-            calibrator.update(*waiting.popleft())
-    assert served <= 1.01 * raw
+    calibrator, rng = Quantile(link=link), random.Random(21)
+    events: list[Event] = [(NORMAL, (), rng.gauss(0, 1)) for _ in range(8000)]
+    assert loss(events, serve(calibrator, events, delay)) <= 1.01 * loss_of(NORMAL, events)
     assert calibrator._alike(delay) <= 1.0 + min(delay, 0.2)  # so steps are those of the delay alone
 
 
 @pytest.mark.parametrize("horizon", [12, 50])
 def test_right_forecasts_of_overlapping_horizons_are_left_nearly_as_they_are(horizon: int) -> None:
     """What happens in the next hour, forecast every five minutes: the loss was 1.06 to 1.15 times raw's."""
-    law = Normal(0, 1)
-    quantiles = tuple(law.ppf(p) for p in LEVELS)
     raw = served = 0.0
     for seed in range(3):
-        calibrator, rng, waiting = Quantile(), random.Random(seed), deque[tuple[bytes, float]]()
-        steps = deque((rng.gauss(0, 1) for _ in range(horizon)), horizon)
-        for t in range(4000):
-            y = sum(steps) / math.sqrt(horizon)
-            steps.append(rng.gauss(0, 1))
-            p, _, ticket = calibrator.predict(law, key=b"%d" % t)
-            raw += pinball(LEVELS, quantiles, y)
-            served += pinball(LEVELS, p.values, y)
-            waiting.append((ticket, y))
-            if len(waiting) >= horizon:
-                calibrator.update(*waiting.popleft())
+        calibrator, rng = Quantile(), random.Random(seed)
+        steps = [rng.gauss(0, 1) for _ in range(horizon + 4000)]
+        events: list[Event] = [(NORMAL, (), sum(steps[t:][:horizon]) / math.sqrt(horizon)) for t in range(4000)]
+        served += loss(events, serve(calibrator, events, horizon - 1))
+        raw += loss_of(NORMAL, events)
         assert 4.0 < calibrator._alike(horizon) <= 1.0 + 2.0 * horizon
     assert served <= 1.01 * raw
 

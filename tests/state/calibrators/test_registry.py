@@ -2,10 +2,10 @@
 
 import pytest
 
-from state.calibrators import MAX_FEATURES, REGISTRY, check, make
+from state.calibrators import MAX_FEATURES, REGISTRY, VECTORS, check, kind, make
 
 
-@pytest.mark.parametrize("spec", REGISTRY)
+@pytest.mark.parametrize("spec", [*REGISTRY, *VECTORS])
 def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
     check(spec, {})
     assert make(spec).name == spec
@@ -27,6 +27,16 @@ def test_unknown_name_says_what_is_allowed(spec: str) -> None:
         ("minimax", {"grid": 2.0}, "got 2.0"),
         ("minimax", {"grid": True}, "got True"),
         ("calibrated_regression", {"features": MAX_FEATURES + 1}, "features must be an integer from 0 to 64"),
+        ("multiclass", {"each": "quantile"}, "unknown calibrator 'quantile'"),
+        ("multiclass", {"each": 3}, "each must be a text"),
+        ("multiclass", {"each": "platt", "grid": 7}, "no option 'grid'; allowed: classes"),
+        ("multiclass", {"classes": 1}, "classes must be an integer from 2 to 100"),
+        ("quantile", {"levels": [0.5]}, "levels must be 2 to 256 increasing numbers between 0 and 1"),
+        ("quantile", {"levels": [0.9, 0.1]}, "levels must be"),
+        ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
+        ("quantile", {"low": 5, "high": 1}, "low must be below high, got 5 and 1"),
+        ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
+        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile"),
     ],
 )
 def test_unknown_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:
@@ -36,19 +46,16 @@ def test_unknown_option_says_what_is_allowed(spec: str, options: dict[str, objec
         make(spec, **options)  # type: ignore[arg-type]  # options of any type, none of them name or seed
 
 
+def test_kind_of_each_calibrator() -> None:
+    assert [kind(spec) for spec in ("platt+minimax", "multiclass", "quantile")] == ["p", "probs", "quantiles"]
+    with pytest.raises(ValueError, match="unknown calibrator 'plat'"):
+        kind("plat")
+
+
 def test_option_reaches_the_part_that_names_it() -> None:
     assert make("platt+minimax", grid=7, spacing="uniform").predict(0.2).p == pytest.approx(1 / 7)
     composed = make("calibrated_regression+minimax", grid=7, spacing="uniform", features=3)
     assert composed.predict(0.2, (0.0, 0.0, 0.0)).p == pytest.approx(1 / 7)
-
-
-def test_both_parts_learn_and_the_backs_count_is_published() -> None:
-    composed, front = make("platt+minimax"), make("platt")
-    for t in range(200):
-        front.update(front.predict(0.9).ticket, t % 2)
-        composed.update(composed.predict(0.9, (), b"%d" % t).ticket, t % 2)
-    assert composed.learnt == 200
-    assert front.encode() in composed.encode()
 
 
 def test_refused_outcome_teaches_neither_part() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
 from state.calibrators.guard import WEIGHT
-from state.calibrators.twospeed import SPAN, ZEROS, TwoSpeed
+from state.calibrators.runs import SPAN
+from state.calibrators.twospeed import ZEROS, TwoSpeed
 from state.policy import DEFAULT_CALIBRATOR
 
 INSIDE = st.floats(1e-6, 1 - 1e-6)

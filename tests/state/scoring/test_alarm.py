@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state.calibrators import make
-from state.scoring import history, windows
+from state.scoring import history
 from state.scoring.alarm import ALPHA, log_sum, log_wealth
 from state.scoring.cells import Bin
 from state.scoring.history import History
@@ -56,6 +56,7 @@ def test_fractional_outcomes_gain_less(events: list[Event], raw: float, p: float
 
 def test_wealth_begins_at_one() -> None:
     assert [History().log_wealth(kind) for kind in KINDS] == pytest.approx([0.0, 0.0])
+    assert [History().log_recent(kind) for kind in KINDS] == pytest.approx([-math.log(2.0)] * 2)
 
 
 @given(EVENTS)
@@ -75,31 +76,6 @@ def test_wealth_of_one_cell_by_hand() -> None:
 def test_log_sum_of_large_and_of_no_numbers() -> None:
     assert log_sum([1000.0, 1000.0]) == pytest.approx(1000 + math.log(2))
     assert log_sum([]) == log_sum([-math.inf]) == -math.inf
-
-
-def at_most(n: int, chance: float, doubt: float = 1e-6) -> int:
-    """Return a count that n trials of at most this chance exceed with at most this doubt."""
-    tail = 0.0
-    for k in range(n, -1, -1):
-        tail += math.comb(n, k) * chance**k * (1 - chance) ** (n - k)
-        if tail > doubt:
-            return k
-    return 0
-
-
-def test_few_calibrated_streams_ever_reach_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "WINDOW", 100)
-    streams, reached = 100, {0.2: 0, 0.05: 0}
-    for seed in range(streams):
-        rng, told, most = random.Random(seed), History(), 0.0
-        for t in range(500):
-            chance = rng.random() ** 2
-            told.observe(chance, chance, float(rng.random() < chance), chance)
-            if t % 20 == 19:
-                most = max(most, told.log_wealth("raw"))
-        for level in reached:
-            reached[level] += most >= -math.log(level)
-    assert all(count <= at_most(streams, level) for level, count in reached.items())
 
 
 def drifting(t: int, rng: random.Random) -> tuple[float, float]:
@@ -211,30 +187,5 @@ def test_the_recent_wealth_does_not_grow_on_average_within_a_window(
         assert (1.0 - p) * zero + p * one <= now * (1 + 1e-9)
 
 
-def test_few_calibrated_streams_give_a_false_recent_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "WINDOW", 50)
-    level, windows, false = 0.05, 0, 0
-    for seed in range(15):
-        rng, told = random.Random(seed), History()
-        for _ in range(20):
-            most = 0.0
-            for t in range(50):
-                chance = rng.random() ** 2
-                told.observe(chance, chance, float(rng.random() < chance))
-                if t % 10 == 9:
-                    most = max(most, told.log_recent("raw"))
-            windows += 1
-            false += most >= -math.log(level)
-    assert false <= level * windows
-
-
 def recent_after(events: list[Event]) -> float:
     return math.exp(told(events).log_recent("raw"))
-
-
-def test_several_partitions_keep_the_level() -> None:
-    calm, broken = History(), told([(0.2, 0.2, 1.0, 0.2)] * 50)
-    one = windows.log_alarm([broken], "raw")
-    assert one == broken.log_alarm("raw")
-    assert windows.log_alarm([calm, broken, calm], "raw") == pytest.approx(one - math.log(3))
-    assert windows.log_recent([calm, broken, calm], "raw") == pytest.approx(broken.log_recent("raw") - math.log(3))

@@ -13,10 +13,11 @@ from state.scoring.certificate import certificate
 from state.scoring.ranking import Ranking
 from state.scoring.scores import Kind, Scores
 
-Event = tuple[float, int]
+Event = tuple[float, float]
 
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.2, 0.21, 0.25, 0.5, 0.8, 0.9, 1.0]))
-EVENTS = st.lists(st.tuples(P, st.integers(0, 1)), min_size=1, max_size=60)
+LABEL = st.sampled_from([0.0, 1.0])
+EVENTS = st.lists(st.tuples(P, LABEL), min_size=1, max_size=60)
 
 
 def scored(events: Sequence[Event]) -> Scores:
@@ -51,7 +52,7 @@ def distance(events: Sequence[Event]) -> float:
     return min(sum(map(cost, grouping)) for grouping in groupings(events)) / len(events)
 
 
-@given(st.lists(st.tuples(P, st.integers(0, 1)), min_size=1, max_size=7))
+@given(st.lists(st.tuples(P, LABEL), min_size=1, max_size=7))
 def test_certificate_is_never_below_the_distance_to_calibration(events: list[Event]) -> None:
     assert certified(scored(events)) >= distance(events) - 1e-12
 

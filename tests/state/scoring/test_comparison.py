@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from state.scoring import losses
-from state.scoring.comparison import LOSSES, Comparison
+from state.scoring.comparison import LOSSES, ComparedLoss, Comparison
+from state.scoring.losses import log
 
 RNG = random.Random(5)
 EVENTS = [(RNG.random(), RNG.random(), float(RNG.random() < 0.3)) for _ in range(500)]
@@ -21,10 +21,10 @@ def compared(events: list[tuple[float, float, float]]) -> Comparison:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_difference_is_the_mean_of_the_events_differences_with_its_standard_error(loss: losses.Name) -> None:
-    cost = losses.PROPER[loss]
+def test_difference_is_the_mean_of_the_events_differences_with_its_standard_error(loss: ComparedLoss) -> None:
+    cost = log if loss == "log" else lambda p, y: (p - y) ** 2
     differences = [cost(challenger, y) - cost(champion, y) for champion, challenger, y in EVENTS]
-    mean, error = compared(EVENTS).difference("log" if loss == "log" else "brier")
+    mean, error = compared(EVENTS).difference(loss)
     assert mean == pytest.approx(fmean(differences))
     assert error == pytest.approx(stdev(differences) / math.sqrt(len(differences)))
 

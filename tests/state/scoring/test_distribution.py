@@ -116,12 +116,3 @@ def test_exactly_zero_and_exactly_one_have_cells_of_their_own() -> None:
     for raw in (0.0, 5e-324, 1e-300, 1.0 - 1e-16, 1.0):
         found.observe(raw, 0)
     assert (found.recent[0], found.recent[1], found.recent[-2], found.recent[-1]) == (1, 2, 1, 1)
-
-
-def of(forecasts: list[tuple[float, int]], copies: int = 1) -> Distribution:
-    found, now = Distribution(), 0
-    for raw, later in forecasts:
-        now += later
-        for _ in range(copies):
-            found.observe(raw, now)
-    return found

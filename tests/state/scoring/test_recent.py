@@ -160,21 +160,6 @@ def test_of_several_binary_events_the_one_that_is_wrong_is_found_and_pays_for_th
     assert evidence == pytest.approx(alone.log_alarm()[0] - math.log(4), abs=1e-6)
 
 
-def test_few_of_many_honest_segments_of_levels_ever_raise_it() -> None:
-    rng, levels = np.random.default_rng(12), (0.05, 0.25, 0.5, 0.75, 0.95)
-    most = []
-    for _ in range(64):
-        recent, here = RecentLevels(levels), -math.inf
-        for window in range(25):
-            for t, u in enumerate(rng.random(int(rng.integers(20, 300))).tolist()):
-                below = [float(u < level) for level in levels]
-                recent.add([1.0, *below, *below], window)
-                here = max(here, recent.log_alarm()[0]) if t % 32 == 0 else here
-        most.append(here)
-    assert sum(each >= math.log(1 / ALPHA) for each in most) <= 5
-    assert max(most) < math.log(64 / ALPHA)
-
-
 def test_an_atom_that_covers_more_than_its_level_raises_no_alarm() -> None:
     rain, wrong = RecentLevels((0.25, 0.5)), RecentLevels((0.25, 0.5))
     for _ in range(1000):  # no rain, which was said to be at least as likely as the level

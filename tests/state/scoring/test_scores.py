@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.scoring.cells import BANDS, EDGES
-from state.scoring.losses import LOG_CLIP, NAMES, PROPER
+from state.scoring.losses import LOG_CLIP, NAMES
 from state.scoring.scores import SCORED, Kind, Scores, grain
 
 Event = tuple[float, float, float]
@@ -41,7 +41,6 @@ def views(scores: Scores) -> list[float]:
     simple = (scores.error, scores.noise, scores.smooth_ece, scores.brier, scores.log_loss)
     return [
         *(view(kind) for view in simple for kind in SCORED),
-        *(part for kind in SCORED for part in scores.murphy(kind)),
         *(scores.loss("misclassification", kind) for kind in SCORED),
         *(scores.regret(name) for name in NAMES),
     ]
@@ -93,36 +92,17 @@ def test_views_match_their_definitions() -> None:
     scores = scored(events)
     for column, kind in enumerate(KINDS):
         pairs = [(event[column], event[2]) for event in events]
-        brier = sum((p - y) ** 2 for p, y in pairs) / 400
-        log = -sum(math.log(p if y else 1 - p) for p, y in pairs) / 400
+        expected = {
+            "brier": sum((p - y) ** 2 for p, y in pairs),
+            "log": -sum(math.log(p if y else 1 - p) for p, y in pairs),
+            "misclassification": sum((p >= 0.5) != y for p, y in pairs),
+        }
+        assert {name: 400 * scores.loss(name, kind) for name in NAMES} == pytest.approx(expected, abs=400 * 4 * GRAIN)
         ece = sum(abs(sum(p - y for p, y in pairs if int(p * 10) == k)) for k in range(10)) / 400
-        assert scores.brier(kind) == pytest.approx(brier, abs=4 * GRAIN)
-        assert scores.log_loss(kind) == pytest.approx(log, abs=GRAIN)
         assert scores.error(kind) == pytest.approx(ece, abs=GRAIN)
     for name in NAMES:
-        loss = PROPER[name]
-        expected = [sum(loss(event[column], event[2]) for event in events) for column in (0, 1)]
-        assert [400 * scores.loss(name, kind) for kind in KINDS] == pytest.approx(expected)
-        assert scores.regret(name) == pytest.approx(expected[1] - expected[0])
-
-
-@given(EVENTS.filter(bool))
-def test_murphys_parts_are_exactly_the_brier_score(events: list[Event]) -> None:
-    scores = scored(events)
-    for column, kind in enumerate(KINDS):
-        parts = scores.murphy(kind)
-        whole = parts.reliability - parts.resolution + parts.uncertainty + parts.variance - 2.0 * parts.covariance
-        brier = sum((event[column] - event[2]) ** 2 for event in events) / len(events)
-        assert whole == pytest.approx(scores.brier(kind), abs=1e-12)
-        assert whole == pytest.approx(brier, abs=4 * GRAIN)
-        assert min(parts.reliability, parts.resolution, parts.uncertainty, parts.variance) >= -4 * GRAIN
-
-
-def test_murphys_parts_by_hand() -> None:
-    # Two bins of two: .1, .15 with outcomes 0, 0 and .8, .85 with 1, 0; mean outcomes 0, 1/2 and over all 1/4.
-    scores = scored([(p, p, y) for p, y in ((0.1, 0.0), (0.15, 0.0), (0.8, 1.0), (0.85, 0.0))])
-    expected = ((0.125**2 + 0.325**2) / 2, 1 / 16, 3 / 16, 0.025**2, -0.0125 / 2)
-    assert scores.murphy("raw") == pytest.approx(expected, abs=GRAIN)
+        raw, served = (400 * scores.loss(name, kind) for kind in KINDS)
+        assert scores.regret(name) == pytest.approx(served - raw)
 
 
 @given(EVENTS.filter(bool))

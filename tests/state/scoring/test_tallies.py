@@ -1,4 +1,4 @@
-"""Tallies of windows: errors as the scores of all events have them, exact sums, and atoms that raise no alarm."""
+"""Tallies of windows: what is off is found, and atoms raise no alarm. Sums: `test_sums`, errors: `test_pair_scores`."""
 
 import math
 import random
@@ -6,55 +6,13 @@ import struct
 
 import pytest
 
-from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.forecasts import Normal
 from state.scoring.alarm import log_level_bet, log_mean_bet
-from state.scoring.class_scores import ClassScores
-from state.scoring.quantile_scores import QuantileScores
 from state.scoring.tallies import LevelTally, TopTally
-from state.scoring.windows import KINDS
 
 LEVELS = (0.1, 0.5, 0.9)
 NORMAL = Normal(0.0, 1.0)
 RAW = tuple(map(NORMAL.ppf, LEVELS))
-#: A third of the outcomes, 0, equals the two lower quantiles.
-RAIN = (0.0, 0.0, 2.0)
-
-
-def outcomes(n: int, seed: int) -> list[float]:
-    rng = random.Random(seed)
-    return [max(rng.gauss(0.5, 1.5), 0.0) for _ in range(n)]
-
-
-def probs(rng: random.Random) -> Probs:
-    drawn = [rng.random() ** 3 for _ in range(3)]
-    return Probs([each / sum(drawn) for each in drawn])
-
-
-def levels(n: int = 300, seed: int = 1) -> LevelTally:
-    tally = LevelTally(LEVELS)
-    for y in outcomes(n, seed):
-        tally.observe(RAW, RAIN, y)
-    return tally
-
-
-def test_the_error_of_levels_is_that_of_the_scores() -> None:
-    scores, tally = QuantileScores(LEVELS), levels()
-    for y in outcomes(300, 1):
-        scores.observe(NORMAL, Quantiles(LEVELS, RAIN), y)
-    for kind in KINDS:
-        assert tally.error(kind) == pytest.approx(scores.error(kind))
-        shares = [count / tally.n for level in tally.coverage(kind) for count in level]
-        assert shares == pytest.approx([share for level in scores.coverage(kind) for share in level])
-
-
-def test_the_error_of_the_likeliest_class_is_that_of_the_scores() -> None:
-    rng, scores, tally = random.Random(2), ClassScores(3), TopTally()
-    for _ in range(500):
-        raw, served, y = probs(rng), Classwise(probs(rng)), rng.randrange(3)
-        scores.observe(raw, served, y)
-        tally.observe(raw, served, y)
-    for kind in KINDS:
-        assert tally.error(kind) == scores.error(kind)
 
 
 def test_where_no_outcome_equals_a_quantile_the_bet_on_a_level_is_that_on_a_cell() -> None:

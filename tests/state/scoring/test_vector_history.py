@@ -127,71 +127,6 @@ def test_an_alarm_stays_and_the_recent_one_falls_when_the_error_ends() -> None:
     assert history.log_alarm("calibrated") >= FIRES
 
 
-def revised(history: VectorHistory, n: int, labels: Callable[[int], float], *, wrong_first: bool) -> VectorHistory:
-    """Observe events whose label is wrong at first if asked, and right at the end; the wrong ones are revised last."""
-    rng, later = random.Random(8), []
-    for t in range(n):
-        raw: Probs | Normal = chances(rng) if isinstance(history.total, ClassScores) else Normal(rng.random(), 1.0)
-        served: Classwise | Quantiles = sharpened(raw) if isinstance(raw, Probs) else moved(rng.random())
-        y, window = labels(t), history.windows
-        if wrong_first and t % 7 == 0:
-            was = (y + 1.0) % 4
-            history.observe(raw, served, was, b"%d" % t)
-            later.append((raw, served, b"%d" % t, was, y, window))
-        else:
-            history.observe(raw, served, y, b"%d" % t)
-    for each in later:
-        history.revise(*each)
-    return history
-
-
-@pytest.mark.parametrize("make", [numbers, lambda: VectorHistory(ClassScores(4))])
-def test_a_revised_label_leaves_sums_and_windows_as_the_right_one_would_have(make: Callable[[], VectorHistory]) -> None:
-    n = (RECENT + 2) * WINDOW + 50
-    right, mended = (revised(make(), n, lambda t: float(t % 4), wrong_first=wrong) for wrong in (False, True))
-    assert mended.present == right.present
-    assert mended._past == right._past
-    assert mended._closed == right._closed
-    assert mended._single == right._single
-    assert [mended.total.n, mended.windows] == [right.total.n, right.windows]
-    if isinstance(mended.total, ClassScores):
-        assert mended.total == right.total
-        assert mended._counts == right._counts
-
-
-def test_a_window_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="of window 1 in a history of 0"):
-        numbers().revise(NORMAL, moved(0.0), b"e", 0.0, 1.0, 1)
-
-
-@pytest.mark.parametrize("n", [0, 1, WINDOW - 1, WINDOW, 3 * WINDOW + 7, (RECENT + 2) * WINDOW])
-def test_a_history_goes_on_from_its_bytes(n: int) -> None:
-    for whole in (played(numbers(), n, lambda t: (t % 3) / 3), classes(n // 3, sharpened)):
-        read = VectorHistory.decode(whole.encode())
-        assert read.encode() == whole.encode()
-        rng = random.Random(9)
-        for t in range(WINDOW + 5):
-            raw: Probs | Normal = chances(rng) if isinstance(whole.total, ClassScores) else NORMAL
-            served: Classwise | Quantiles = sharpened(raw) if isinstance(raw, Probs) else moved(0.1)
-            for each in (whole, read):
-                each.observe(raw, served, float(t % 4), b"%d" % t)
-        assert read.encode() == whole.encode()
-
-
-def test_partitions_share_the_evidence_that_each_needs() -> None:
-    found = [played(numbers(), 600, lambda _: 1.0, seed) for seed in (1, 2)]
-    alone = max(each.log_alarm("calibrated") for each in found)
-    assert windows.log_alarm(found, "calibrated") == pytest.approx(alone - math.log(2))
-    worst = windows.worst(found, "calibrated")
-    assert worst is not None
-    alone_worst = [window.scores.error("calibrated") for each in found if (window := each.worst("calibrated"))]
-    assert worst.scores.error("calibrated") == max(alone_worst)
-    assert windows.overall(found).n == 1200
-    last = windows.last(found)
-    assert last is not None
-    assert last.n == 2 * WINDOW
-
-
 def test_of_partitions_with_other_levels_those_with_most_events_are_shown() -> None:
     other = VectorHistory.of(Quantiles((0.25, 0.75), (0.0, 1.0)))
     other.observe(NORMAL, Quantiles((0.25, 0.75), (0.0, 1.0)), 0.5, b"e")
@@ -227,26 +162,3 @@ def test_crps_of_perfect_forecasts_is_that_of_the_law() -> None:
     for t in range(5000):
         history.observe(NORMAL, law, rng.gauss(0.0, 1.0), b"%d" % t)
     assert history.total.crps("raw") == pytest.approx(1.0 / math.sqrt(math.pi), rel=0.04)  # type: ignore[union-attr]  # of numbers
-
-
-@pytest.mark.parametrize("before", [0, 130, 1000])
-@pytest.mark.parametrize("of", ["numbers", "classes"])
-def test_alarms_that_begin_anew_are_those_of_a_new_history(before: int, of: str) -> None:
-    def go_on(history: VectorHistory) -> VectorHistory:
-        rng = random.Random(2)
-        for t in range(1200):
-            raw = chances(rng)
-            if of == "classes":
-                history.observe(raw, sharpened(raw), float(rng.choices(range(4), raw)[0]), b"%d" % t)
-            else:
-                history.observe(NORMAL, moved(0.2), rng.gauss(0.0, 1.0), b"%d" % t)
-        return history
-
-    off = classes(before, sharpened) if of == "classes" else played(numbers(), before, lambda _: 2.0)
-    off.begin_anew()
-    anew, new = go_on(off), go_on(VectorHistory(ClassScores(4)) if of == "classes" else numbers())
-    for kind in KINDS:
-        for alarm in ("log_wealth", "log_alarm", "log_recent"):
-            assert getattr(anew, alarm)(kind) == pytest.approx(getattr(new, alarm)(kind), abs=1e-9), alarm
-    assert anew.n == before + 1200
-    assert VectorHistory.decode(anew.encode()).encode() == anew.encode()
