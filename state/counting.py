@@ -25,6 +25,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.service import Service
 from state.services import Services
+from state.stream_counts import StreamCounts
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -47,14 +48,10 @@ class _Counted:
     windows_key: bytes
     #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
     features: Features | None
-    #: Ages of outcomes, distribution of raw forecasts, and sums by hour and day.
-    ages: _Row
-    distribution: _Row
-    course: _Row
     #: Stream time from which its alarms are to count, ms; 0: they count already.
     anew_ms: int
-    #: Scores of the stream; None before its first event, which shows the number of classes or levels.
-    scores: _Row | None = None
+    #: Scores of classes or numbers; None before the first event, which shows how many there are.
+    vectors: _Row | None = None
     #: Key and scores, by layout and slot.
     segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
     #: Weighted sums of segments and of the whole, by layout and slot.
@@ -76,9 +73,6 @@ class Counting:
         service.seen = _Counted(
             kinds.WINDOWS.key(stream),
             calibrator.features_in if keeps else None,
-            _Row(kinds.AGES, kinds.AGES.key(stream), Ages),
-            _Row(kinds.DISTRIBUTION, kinds.DISTRIBUTION.key(stream), Distribution),
-            _Row(kinds.COURSE, kinds.COURSE.key(stream), Course),
             # Vectors have scores for each configuration, of which the present one is shown.
             policy.alarms_since_ms
             if policy is not None and (service.kind == PROBABILITY or policy.config == config)
@@ -87,13 +81,11 @@ class Counting:
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
+        counts = self._counts(service)
         if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
-            kept: _Row = service.seen.distribution
-            found: Distribution = kept.value or self._changing(service, kept)
-            self.services.touched[kept.key] = found
-            found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
-        course: Course = self._changing(service, service.seen.course)
-        course.issue(stream_time)
+            raw = row.raw if service.kind == PROBABILITY else max(row.raw)
+            counts.part(kinds.DISTRIBUTION, Distribution).observe(raw, stream_time)
+        counts.part(kinds.COURSE, Course).issue(stream_time)
         if row.groups:
             for scores in self._segments(service, row):
                 scores.issued += 1
@@ -105,9 +97,9 @@ class Counting:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
-        ages: Ages = self._changing(service, service.seen.ages)
-        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
-        course: Course = self._changing(service, service.seen.course)
+        counts = self._counts(service)
+        counts.part(kinds.AGES, Ages).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
+        course = counts.part(kinds.COURSE, Course)
         course.label_ms = max(course.label_ms, ts)
         if row.groups:
             for scores in self._segments(service, row):
@@ -124,14 +116,13 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return window
         if window != ledger.NO_WINDOW or not service.learner.served.warmed_ms:
-            course: Course = self._changing(service, service.seen.course)
+            course = self._counts(service).part(kinds.COURSE, Course)
             one = service.kind == PROBABILITY
             course.resolve(row.raw if one else 0.0, row.p if one else 0.0, row.y if one else 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
         seen = service.seen
-        kept: _Row = seen.scores or self._scores(service, row)
-        history = self.services.touched[kept.key] = kept.value
+        history = self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, row.y)
             return window
@@ -152,12 +143,10 @@ class Counting:
     def _begin_anew(self, service: Service, history: Any) -> None:  # noqa: ANN401 - of either kind
         """Let the alarms of a stream count from its next event on, once for each time that is configured."""
         seen: _Counted = service.seen
-        key = kinds.ALARMS.key(service.stream)
-        begun = self.services.value(service.stream, kinds.ALARMS, key, Begun)
+        begun = self._counts(service).part(kinds.ALARMS, Begun)
         if begun.ms < seen.anew_ms:
             history.begin_anew()
             begun.ms = seen.anew_ms
-            self.services.touched[key] = begun
             if service.kind == PROBABILITY and history.windows:
                 self.services.touched[seen.windows_key] = history
         seen.anew_ms = 0
@@ -172,14 +161,12 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY and (window != ledger.NO_WINDOW or not service.learner.served.warmed_ms):
-            course: Course = self._changing(service, service.seen.course)
-            course.revise(y - was, now_ms)
+            self._counts(service).part(kinds.COURSE, Course).revise(y - was, now_ms)
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
         seen = service.seen
-        kept: _Row = seen.scores or self._scores(service, row)
-        history = self.services.touched[kept.key] = kept.value
+        history = self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, was, -1)
             history.warm_up.observe(row.raw, y)
@@ -197,10 +184,14 @@ class Counting:
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
-        ages: Ages = self._changing(service, service.seen.ages)
-        ages.expire()
+        self._counts(service).part(kinds.AGES, Ages).expire()
         for scores in self._segments(service, row):
             scores.expired += 1
+
+    def _counts(self, service: Service) -> StreamCounts:
+        """Return what is counted of a stream, to be changed by the caller."""
+        counts = self.services.touched[service.counts_key] = service.counts
+        return counts
 
     def _changing(self, service: Service, row: _Row) -> Any:  # noqa: ANN401 - what the row holds
         """Return the value of a stream's row, to be changed by the caller."""
@@ -240,16 +231,15 @@ class Counting:
             found.append(self._changing(service, kept))
         return found
 
-    def _scores(self, service: Service, row: Row) -> _Row:
-        """Return the row of a stream's scores; the first event shows the number of classes or levels."""
-        stream = service.stream
-        kept = _Row(kinds.SCORES, kinds.SCORES.key(stream), History)
-        if service.kind != PROBABILITY:
-            new = partial(VectorHistory.of, row.p)
-            kept = _Row(kinds.VECTORS, kinds.VECTORS.key(stream, service.config), new)
-        self._changing(service, kept)
-        service.seen.scores = kept
-        return kept
+    def _scores(self, service: Service, row: Row) -> Any:  # noqa: ANN401 - of either kind
+        """Return a stream's scores, to be changed by the caller."""
+        if service.kind == PROBABILITY:
+            return self._counts(service).part(kinds.SCORES, History)
+        kept: _Row | None = service.seen.vectors
+        if kept is None:  # an event shows the number of classes or levels
+            key = kinds.VECTORS.key(service.stream, service.config)
+            kept = service.seen.vectors = _Row(kinds.VECTORS, key, partial(VectorHistory.of, row.p))
+        return self._changing(service, kept)
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
         """Compare challengers with what was served, except in warm-ups."""

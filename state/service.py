@@ -11,6 +11,7 @@ from state.marking import Marker
 from state.scoring.pair_scores import AnyComparison
 from state.segments import Dictionary
 from state.served import Served
+from state.stream_counts import StreamCounts
 from state.versions import Version, Versions
 
 
@@ -47,7 +48,9 @@ class Service:
     learner: Learner
     #: Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
     coverage: Coverage | None
-    coverage_key: bytes
+    #: What is counted of the stream, and the key of its row.
+    counts: StreamCounts
+    counts_key: bytes
     #: All that have challenged it, by configuration.
     challengers: dict[str, Challenger]
     #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
@@ -62,7 +65,6 @@ class Service:
     dictionary: Dictionary | None = None
     #: Which labels teach, by their chance; None without chances.
     chances: Chances | None = None
-    chances_key: bytes = b""
     #: Whether events also count by weight.
     weighed: bool = False
     #: Whether it learns nothing.

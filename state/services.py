@@ -19,10 +19,11 @@ from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served
 from state.service import Challenger, Learner, Service
+from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
 #: Bytes that a stream's value takes in memory: so many, and so many for each byte of its row.
-VALUE, VALUE_OF_ROW = 700, 10
+VALUE, VALUE_OF_ROW = 1200, 10
 #: The value of a stream's row.
 Value = TypeVar("Value")
 
@@ -90,6 +91,10 @@ class Services:
             value = values[key] = new() if row is None else kind.read(key, row, self._get)
             self._held += 1
         return value
+
+    def counts(self, stream: str) -> StreamCounts:
+        """Return what is counted of a stream."""
+        return self.value(stream, kinds.COUNTS, kinds.COUNTS.key(stream), lambda: StreamCounts(stream, self._get))
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> Challenger:
         """Return the challenger of a service; without a policy, one that a ticket names."""
@@ -187,7 +192,7 @@ class Services:
         return service
 
     def _versions(self, stream: str) -> Versions:
-        return self.value(stream, kinds.VERSIONS, kinds.VERSIONS.key(stream), Versions)
+        return self.counts(stream).part(kinds.VERSIONS, Versions)
 
     def _has_versions(self, stream: str, config: str) -> bool:
         """Whether a configuration may be of a version of a stream's model.
@@ -197,8 +202,7 @@ class Services:
         policy = self._policies.of(stream)
         if policy is not None and (policy.model_version or policy.config == config):
             return bool(policy.model_version)
-        key = kinds.VERSIONS.key(stream)
-        return key in self._values_of(stream) or self._stored(key) is not None
+        return self.counts(stream).has(kinds.VERSIONS)
 
     def _take_over(self, service: Service, policy: Policy) -> None:
         """Give the first version what its stream had learnt before there were versions."""
@@ -229,7 +233,7 @@ class Services:
         version = versions.by(row.config)
         if version is not None and version.held:
             version.held -= 1
-            self.touched[kinds.VERSIONS.key(row.stream)] = versions
+            self.touched[kinds.COUNTS.key(row.stream)] = self.counts(row.stream)
 
     def _leave(self, stream: str, policy: Policy, versions: Versions, gone: Version) -> None:
         """Remove the rows of a version that no ledger row names any more."""
@@ -314,18 +318,19 @@ class Services:
     def _service(self, names: bytes, stream: str, calibrator: str, config: str, policy: Policy | None) -> Service:
         learner = self._learner(stream, config, policy)
         now = self._policies.of(stream)
-        key, coverage = kinds.COVERAGE.key(stream), None
-        if now is not None and now.guarded:
-            coverage = self.value(stream, kinds.COVERAGE, key, Coverage)
+        counts = self.counts(stream)
+        coverage = counts.part(kinds.COVERAGE, Coverage) if now is not None and now.guarded else None
         kind = KINDS.index(calibrators.kind(calibrator))
         self._names.setdefault(stream, []).append(names)
-        service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
+        key = kinds.COUNTS.key(stream)
+        service = self._by_names[names] = Service(
+            stream, kind, calibrator, config, names, learner, coverage, counts, key, {}
+        )
         service.frozen = now is not None and now.frozen
         service.ttl_ms = DEFAULT_TTL_MS if now is None else now.ttl_ms
         service.weighed = now is not None and now.weighed and kind == PROBABILITY
         if now is not None and now.label_rate:
-            service.chances_key = kinds.CHANCES.key(stream)
-            service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
+            service.chances = counts.part(kinds.CHANCES, Chances)
         if self._has_versions(stream, config):
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)

@@ -214,7 +214,7 @@ def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
 ) -> None:
     statuses: list[int] = []
     topology.abort = statuses.append
-    topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), seal(kinds.SCORES.letter[0], 77, b""))])
+    topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.COUNTS.key("s"), seal(kinds.COUNTS.letter[0], 77, b""))])
     with pytest.raises(OtherFormat) as caught:
         run(topology.applied(0))
     topology.failed(caught.value)
