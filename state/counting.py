@@ -10,7 +10,7 @@ from typing import Any
 
 from state import chances, kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
-from state.kind import Kind
+from state.kind import Live
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import scored_of
@@ -32,18 +32,8 @@ Features = Callable[[bytes], Sequence[float]]
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
-    """A row of a stream: kind, key, the value of a new row, and the present value; None until it is needed."""
-
-    kind: Kind[Any]
-    key: bytes
-    new: Callable[[], Any]
-    value: Any = None
-
-
-@dataclass(slots=True, eq=False)
 class _Counted:
-    """The counts of one service, with the keys of their rows."""
+    """The counts of one service that are rows of their own, and the key of its closed windows."""
 
     windows_key: bytes
     #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
@@ -51,11 +41,11 @@ class _Counted:
     #: Stream time from which its alarms are to count, ms; 0: they count already.
     anew_ms: int
     #: Scores of classes or numbers; None before the first event, which shows how many there are.
-    vectors: _Row | None = None
-    #: Key and scores, by layout and slot.
-    segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
+    vectors: Live[VectorHistory] | None = None
+    #: Scores, by layout and slot.
+    segments: dict[bytes, dict[int, Live[Any]]] = field(default_factory=dict)
     #: Weighted sums of segments and of the whole, by layout and slot.
-    weighted: dict[tuple[bytes, int], _Row] = field(default_factory=dict)
+    weighted: dict[tuple[bytes, int], Live[Weighted]] = field(default_factory=dict)
 
 
 class Counting:
@@ -190,16 +180,7 @@ class Counting:
 
     def _counts(self, service: Service) -> StreamCounts:
         """Return what is counted of a stream, to be changed by the caller."""
-        counts = self.services.touched[service.counts_key] = service.counts
-        return counts
-
-    def _changing(self, service: Service, row: _Row) -> Any:  # noqa: ANN401 - what the row holds
-        """Return the value of a stream's row, to be changed by the caller."""
-        value = row.value
-        if value is None:
-            value = row.value = self.services.value(service.stream, row.kind, row.key, row.new)
-        self.services.touched[row.key] = value
-        return value
+        return self.services.change(service.counts)
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
@@ -208,15 +189,13 @@ class Counting:
         if known is None:
             known = service.seen.segments[row.layout] = {}
         for slot in row.groups:
-            kept = known.get(slot)
-            if kept is None:
+            live = known.get(slot)
+            if live is None:
                 kind = service.kind
                 scored = row.layout if kind == PROBABILITY else scored_of(row.layout, kind, service.config)
-                key = kinds.SEGMENT.key(service.stream, scored, slot)
-                scores = self.services.value(service.stream, kinds.SEGMENT, key, partial(of_segment, kind))
-                kept = known[slot] = key, scores
-            self.services.touched[kept[0]] = kept[1]
-            found.append(kept[1])
+                new = partial(of_segment, kind)
+                live = known[slot] = self.services.live(service.stream, kinds.SEGMENT, new, scored, slot)
+            found.append(self.services.change(live))
         return found
 
     def _weighted(self, service: Service, row: Row) -> list[Weighted]:
@@ -224,22 +203,21 @@ class Counting:
         known = service.seen.weighted
         found: list[Weighted] = []
         for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
-            kept = known.get(where)
-            if kept is None:
-                key = kinds.WEIGHTED.key(service.stream, *where)
-                kept = known[where] = _Row(kinds.WEIGHTED, key, Weighted)
-            found.append(self._changing(service, kept))
+            live = known.get(where)
+            if live is None:
+                live = known[where] = self.services.live(service.stream, kinds.WEIGHTED, Weighted, *where)
+            found.append(self.services.change(live))
         return found
 
     def _scores(self, service: Service, row: Row) -> Any:  # noqa: ANN401 - of either kind
         """Return a stream's scores, to be changed by the caller."""
         if service.kind == PROBABILITY:
             return self._counts(service).part(kinds.SCORES, History)
-        kept: _Row | None = service.seen.vectors
-        if kept is None:  # an event shows the number of classes or levels
-            key = kinds.VECTORS.key(service.stream, service.config)
-            kept = service.seen.vectors = _Row(kinds.VECTORS, key, partial(VectorHistory.of, row.p))
-        return self._changing(service, kept)
+        live: Live[VectorHistory] | None = service.seen.vectors
+        if live is None:  # an event shows the number of classes or levels
+            new = partial(VectorHistory.of, row.p)
+            live = service.seen.vectors = self.services.live(service.stream, kinds.VECTORS, new, service.config)
+        return self.services.change(live)
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
         """Compare challengers with what was served, except in warm-ups."""
@@ -248,5 +226,4 @@ class Counting:
         for shadow in row.shadows:
             if not shadow.warm:
                 challenger = self.services.challenger(service, shadow.config)
-                compare(challenger.comparison, row.p, shadow.p, y, shadow.draw, sign)
-                self.services.touched[challenger.key] = challenger.comparison
+                compare(self.services.change(challenger.comparison), row.p, shadow.p, y, shadow.draw, sign)

@@ -8,7 +8,7 @@ docs/reference/state.md; rescaling too, but for `Moves.DIVIDED`, which needs cod
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, final
 
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
@@ -227,6 +227,23 @@ class Kind(Generic[T]):
         """Return the value of a row from its key and a reader of other rows; raises `CorruptFrame` as `open` does."""
         return self.decode(row, *(() if self._asks is None else self._asks(key, get)))
 
+
+@final
+class Live(Generic[T]):
+    """The one working copy of a row's value, and the row's key."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: bytes, value: T) -> None:
+        self.key = key
+        self.value = value
+
+
+#: Returns the working copy of a stream's row: of a kind, by a function that makes a new value, and the other parts of
+#: the key.
+Open = Callable[..., Live[Any]]
+#: Notes that a working copy is about to change, and returns its value.
+Change = Callable[[Live[Any]], Any]
 
 #: All declared kinds, by letter.
 KINDS: Final[dict[bytes, Kind[Any]]] = {}

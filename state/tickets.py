@@ -17,7 +17,7 @@ from state.fence import (
     MATURITY,
 )
 from state.fold import Fold
-from state.kind import Get
+from state.kind import Get, Live
 from state.ledger import Row
 from state.marking import UNMARKED
 from state.observer import Observer
@@ -156,7 +156,7 @@ class Tickets(Fold):
         """Answer a forecast, and return its row."""
         _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance, _ = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
-        groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
+        groups = () if service.dictionary is None else self._groups(service.dictionary, values)
         if service.version is not None:
             self._count(service, service.version, cast("float", raw), ts)
         calibrator = learner.served.calibrator
@@ -182,7 +182,7 @@ class Tickets(Fold):
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
             coverage.issue(fence.applied, place(raw, service.kind))
-            self._services.touched[service.counts_key] = service.counts
+            self._services.change(service.counts)
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
         self._observer.issued(service, row, x, fence.stream_time)
@@ -204,7 +204,7 @@ class Tickets(Fold):
     def _count(self, service: Service, version: Version, raw: float, ts: int) -> None:
         """Count a forecast of a version; carry the map of the version before over when that is due."""
         version.observe(raw, self.fence.stream_time)
-        self._services.touched[service.counts_key] = service.counts
+        self._services.change(service.counts)
         served = service.learner.served
         carried = cast("Carried", served.calibrator)
         if carried.due(version.forecasts):
@@ -212,12 +212,12 @@ class Tickets(Fold):
             if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
                 served.warmed_ms = max(ts, 1)
 
-    def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
+    def _groups(self, dictionary: Live[Dictionary], values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments."""
-        taken = dictionary.taken
-        groups = dictionary.groups(values)
-        if dictionary.taken > taken:
-            self._services.touched[kinds.NAMES.key(service.stream, service.layout)] = dictionary
+        taken = dictionary.value.taken
+        groups = dictionary.value.groups(values)
+        if dictionary.value.taken > taken:
+            self._services.change(dictionary)
         return groups
 
     def _warms(
@@ -279,7 +279,7 @@ class Tickets(Fold):
             changed = service.coverage.label(row.born, place(row.raw, row.kind), self.fence.stream_time)
             if changed and service.learner.served.warmed_ms:
                 self._effects.withheld[service.stream] = service.coverage.uncovered
-            self._services.touched[service.counts_key] = service.counts
+            self._services.change(service.counts)
         self._observer.labelled(service, row, y, ts)
 
     def _learn(
@@ -306,7 +306,7 @@ class Tickets(Fold):
             self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
         if service.version is not None and row.window != ledger.UNTAUGHT:
             service.version.resolve(row.raw, row.p, y)
-            self._services.touched[service.counts_key] = service.counts
+            self._services.change(service.counts)
         if not implied:
             effects.delays.append(ts - row.issued_ts)
         effects.resolved[stream] += 1
@@ -339,7 +339,7 @@ class Tickets(Fold):
                 service.marker.revise(row, y - was)
             if service.version is not None:
                 service.version.revise(row.raw, row.p, was, y)
-                self._services.touched[service.counts_key] = service.counts
+                self._services.change(service.counts)
             row.frozen = row.frozen or service.frozen  # a label that was not learnt is not revised later
             if not row.frozen:
                 service.learner.served.calibrator.revise(row.ticket, was, y)
@@ -354,7 +354,7 @@ class Tickets(Fold):
         """Whether an outcome teaches: see `state.chances` and `state.entities`."""
         z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
         if chances is not None:
-            self._services.touched[service.counts_key] = service.counts
+            self._services.change(service.counts)
             if not chances.teaches(z, row.chance, event_id.encode()):
                 return False
         if not row.entity:
