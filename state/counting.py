@@ -25,7 +25,6 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.service import Service
 from state.services import Services
-from state.stream_counts import StreamCounts
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -40,6 +39,11 @@ class _Counted:
     features: Features | None
     #: Stream time from which its alarms are to count, ms; 0: they count already.
     anew_ms: int
+    #: Parts of the stream's counts; None until they are needed.
+    ages: Ages | None = None
+    course: Course | None = None
+    distribution: Distribution | None = None
+    history: History | None = None
     #: Scores of classes or numbers; None before the first event, which shows how many there are.
     vectors: Live[VectorHistory] | None = None
     #: Scores, by layout and slot.
@@ -49,7 +53,7 @@ class _Counted:
 
 
 class Counting:
-    """The observer of workers: its counts are rows."""
+    """The observer of workers: its counts are rows. Who tells it of an event notes that the stream's counts change."""
 
     def __init__(self, policies: Policies, services: Services) -> None:
         self._policies = policies
@@ -71,11 +75,14 @@ class Counting:
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
-        counts = self._counts(service)
+        seen: _Counted = service.seen
         if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
-            raw = row.raw if service.kind == PROBABILITY else max(row.raw)
-            counts.part(kinds.DISTRIBUTION, Distribution).observe(raw, stream_time)
-        counts.part(kinds.COURSE, Course).issue(stream_time)
+            found = seen.distribution
+            if found is None:
+                found = seen.distribution = service.counts.value.part(kinds.DISTRIBUTION, Distribution)
+            found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
+        course = seen.course or self._course(service)
+        course.issue(stream_time)
         if row.groups:
             for scores in self._segments(service, row):
                 scores.issued += 1
@@ -87,9 +94,10 @@ class Counting:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
-        counts = self._counts(service)
-        counts.part(kinds.AGES, Ages).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
-        course = counts.part(kinds.COURSE, Course)
+        seen: _Counted = service.seen
+        ages = seen.ages or self._ages(service)
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
+        course = seen.course or self._course(service)
         course.label_ms = max(course.label_ms, ts)
         if row.groups:
             for scores in self._segments(service, row):
@@ -99,6 +107,7 @@ class Counting:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and segments, or in a warm-up, and compare the challengers."""
         window = row.window
+        seen: _Counted = service.seen
         if service.weighed:
             weight = row.weight * chances.weight(row.chance)
             for sums in self._weighted(service, row):
@@ -106,13 +115,12 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return window
         if window != ledger.NO_WINDOW or not service.learner.served.warmed_ms:
-            course = self._counts(service).part(kinds.COURSE, Course)
+            course = seen.course or self._course(service)
             one = service.kind == PROBABILITY
             course.resolve(row.raw if one else 0.0, row.p if one else 0.0, row.y if one else 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
-        seen = service.seen
-        history = self._scores(service, row)
+        history: Any = seen.history or self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, row.y)
             return window
@@ -133,7 +141,7 @@ class Counting:
     def _begin_anew(self, service: Service, history: Any) -> None:  # noqa: ANN401 - of either kind
         """Let the alarms of a stream count from its next event on, once for each time that is configured."""
         seen: _Counted = service.seen
-        begun = self._counts(service).part(kinds.ALARMS, Begun)
+        begun = service.counts.value.part(kinds.ALARMS, Begun)
         if begun.ms < seen.anew_ms:
             history.begin_anew()
             begun.ms = seen.anew_ms
@@ -151,12 +159,12 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY and (window != ledger.NO_WINDOW or not service.learner.served.warmed_ms):
-            self._counts(service).part(kinds.COURSE, Course).revise(y - was, now_ms)
+            self._course(service).revise(y - was, now_ms)
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
-        seen = service.seen
-        history = self._scores(service, row)
+        seen: _Counted = service.seen
+        history: Any = seen.history or self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, was, -1)
             history.warm_up.observe(row.raw, y)
@@ -174,13 +182,21 @@ class Counting:
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
-        self._counts(service).part(kinds.AGES, Ages).expire()
+        self._ages(service).expire()
         for scores in self._segments(service, row):
             scores.expired += 1
 
-    def _counts(self, service: Service) -> StreamCounts:
-        """Return what is counted of a stream, to be changed by the caller."""
-        return self.services.change(service.counts)
+    def _ages(self, service: Service) -> Ages:
+        seen: _Counted = service.seen
+        if seen.ages is None:
+            seen.ages = service.counts.value.part(kinds.AGES, Ages)
+        return seen.ages
+
+    def _course(self, service: Service) -> Course:
+        seen: _Counted = service.seen
+        if seen.course is None:
+            seen.course = service.counts.value.part(kinds.COURSE, Course)
+        return seen.course
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
@@ -211,13 +227,15 @@ class Counting:
 
     def _scores(self, service: Service, row: Row) -> Any:  # noqa: ANN401 - of either kind
         """Return a stream's scores, to be changed by the caller."""
+        seen: _Counted = service.seen
         if service.kind == PROBABILITY:
-            return self._counts(service).part(kinds.SCORES, History)
-        live: Live[VectorHistory] | None = service.seen.vectors
-        if live is None:  # an event shows the number of classes or levels
+            if seen.history is None:
+                seen.history = service.counts.value.part(kinds.SCORES, History)
+            return seen.history
+        if seen.vectors is None:  # an event shows the number of classes or levels
             new = partial(VectorHistory.of, row.p)
-            live = service.seen.vectors = self.services.live(service.stream, kinds.VECTORS, new, service.config)
-        return self.services.change(live)
+            seen.vectors = self.services.live(service.stream, kinds.VECTORS, new, service.config)
+        return self.services.change(seen.vectors)
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
         """Compare challengers with what was served, except in warm-ups."""
