@@ -52,7 +52,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
-from state.stream_counts import StreamCounts, joined, parts
+from state.stream_counts import StreamCounts, joined, payloads
 from state.versions import Versions
 from state.witnesses import WITNESSES
 
@@ -269,7 +269,7 @@ def apart(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     made: dict[bytes, bytes] = {}
     for key, row in rows.items():
         if key[:1] == COUNTS.letter:
-            for letter, payload in COUNTS.open(row, lambda payload: list(parts(payload))):
+            for letter, payload in COUNTS.open(row, payloads).items():
                 made[letter + key[1:]] = KINDS[letter].seal(payload)
         else:
             made[key] = row
@@ -286,7 +286,7 @@ def together(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
             found.setdefault(COUNTS.letter + key[1:], {})[kind.letter] = kind.open(row, bytes)
         else:
             made[key] = row
-    return made | {key: COUNTS.seal(joined(payloads)) for key, payloads in found.items()}
+    return made | {key: COUNTS.seal(joined(own)) for key, own in found.items()}
 
 
 def history(scores: bytes, windows: bytes | None) -> History:

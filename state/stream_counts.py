@@ -1,6 +1,6 @@
 """What is counted of a stream: kinds of rows of their own, which are stored together as the parts of one row."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -49,34 +49,30 @@ class StreamCounts:
 
     def encode(self) -> bytes:
         """Return the parts; layout in the class's notes."""
-        payloads, values = self._payloads, self._values
-        made: list[bytes] = []
-        for letter in sorted([*payloads, *values]):
-            payload = payloads[letter] if letter in payloads else KINDS[letter].payload(values[letter])
-            made.append(_PART.pack(letter, len(payload)))
-            made.append(payload)
-        return b"".join(made)
+        return joined(self._payloads | {letter: KINDS[letter].payload(value) for letter, value in self._values.items()})
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, get: Get) -> "StreamCounts":
         """Read what `encode` wrote; ValueError or struct.error if it is cut."""
         made = cls(stream, get)
-        made._payloads = dict(parts(payload))
+        made._payloads = payloads(payload)
         return made
 
 
-def parts(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield letter and payload of each part; ValueError or struct.error if they are cut."""
+def payloads(payload: bytes) -> dict[bytes, bytes]:
+    """Return the payload of each part by its letter; ValueError or struct.error if they are cut."""
+    found: dict[bytes, bytes] = {}
     at = 0
     while at < len(payload):
         letter, size = _PART.unpack_from(payload, at)
-        start = at + _PART.size
-        at = start + size
-        if at > len(payload) or not KINDS[letter].part:
-            raise ValueError(f"counts of {len(payload)} bytes have no part of {size} bytes at {start}")
-        yield letter, payload[start:at]
+        at += _PART.size
+        found[letter] = payload[at : at + size]
+        at += size
+    if at != len(payload):
+        raise ValueError(f"counts of {len(payload)} bytes end at {at}")
+    return found
 
 
-def joined(payloads: Mapping[bytes, bytes]) -> bytes:
+def joined(found: Mapping[bytes, bytes]) -> bytes:
     """Return the payload of a row from its parts' payloads, by letter."""
-    return b"".join([_PART.pack(letter, len(each)) + each for letter, each in sorted(payloads.items())])
+    return b"".join([_PART.pack(letter, len(each)) + each for letter, each in sorted(found.items())])
