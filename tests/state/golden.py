@@ -400,7 +400,7 @@ def golden() -> list[Row]:
             "counts",
             kinds.COUNTS.version,
             _counts(),
-            lambda row: kinds.COUNTS.encode(kinds.COUNTS.read(_COUNTS, row, {}.get)),
+            lambda row: kinds.COUNTS.encode(kinds.COUNTS.read(_COUNTS, row, dict[bytes, bytes]().get)),
         ),
         _whole("names", kinds.NAMES, _names()),
         _whole("segment", kinds.SEGMENT, _segment()),
