@@ -148,7 +148,10 @@ def state_format(page: str) -> str:
         (
             f"`{kind.letter.decode()}`",
             " · ".join(
-                [f"`{kind.letter.decode()}`", *map(_part, sorted(kind.parts, key=lambda part: not part.format))]
+                [
+                    "a part of `s`" if kind.part else f"`{kind.letter.decode()}`",
+                    *map(_part, sorted(kind.parts, key=lambda part: not part.format)),
+                ]
             ),
             kind.rows,
             ", ".join(map(str, sorted(kind.forms))),

@@ -63,6 +63,7 @@ HOT = (
     "state/segments.py",
     "state/service.py",
     "state/services.py",
+    "state/stream_counts.py",
     "state/scoring/scores.py",
     "state/tickets.py",
     "state/scoring/vector_history.py",

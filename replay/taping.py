@@ -131,7 +131,7 @@ class Taping:
         ]
         played.streams.append(stream)
         if service.dictionary is not None:
-            played.dictionaries[stream] = service.dictionary
+            played.dictionaries[stream] = service.dictionary.value
         played.biases |= {(stream, n): bias for n, bias in enumerate(biases)}
         number, warming = len(self.streams), list(range(len(served)))
         found = self.streams[stream] = Stream(stream, number, places, served, biases, bands, warming)

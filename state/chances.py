@@ -112,4 +112,5 @@ CHANCES: Final = Kind[Chances](
     {1: form(Chances)},
     Moves.SHARED,
     "one a stream with `label_rate`: what labels stand for, by band of their scores",
+    part=True,
 )

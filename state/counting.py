@@ -10,7 +10,7 @@ from typing import Any
 
 from state import chances, kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
-from state.kind import Kind
+from state.kind import Live
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import scored_of
@@ -31,38 +31,29 @@ Features = Callable[[bytes], Sequence[float]]
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
-    """A row of a stream: kind, key, the value of a new row, and the present value; None until it is needed."""
-
-    kind: Kind[Any]
-    key: bytes
-    new: Callable[[], Any]
-    value: Any = None
-
-
-@dataclass(slots=True, eq=False)
 class _Counted:
-    """The counts of one service, with the keys of their rows."""
+    """The counts of one service that are rows of their own, and the key of its closed windows."""
 
     windows_key: bytes
     #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
     features: Features | None
-    #: Ages of outcomes, distribution of raw forecasts, and sums by hour and day.
-    ages: _Row
-    distribution: _Row
-    course: _Row
     #: Stream time from which its alarms are to count, ms; 0: they count already.
     anew_ms: int
-    #: Scores of the stream; None before its first event, which shows the number of classes or levels.
-    scores: _Row | None = None
-    #: Key and scores, by layout and slot.
-    segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
+    #: Parts of the stream's counts; None until they are needed.
+    ages: Ages | None = None
+    course: Course | None = None
+    distribution: Distribution | None = None
+    history: History | None = None
+    #: Scores of classes or numbers; None before the first event, which shows how many there are.
+    vectors: Live[VectorHistory] | None = None
+    #: Scores, by layout and slot.
+    segments: dict[bytes, dict[int, Live[Any]]] = field(default_factory=dict)
     #: Weighted sums of segments and of the whole, by layout and slot.
-    weighted: dict[tuple[bytes, int], _Row] = field(default_factory=dict)
+    weighted: dict[tuple[bytes, int], Live[Weighted]] = field(default_factory=dict)
 
 
 class Counting:
-    """The observer of workers: its counts are rows."""
+    """The observer of workers: its counts are rows. Who tells it of an event notes that the stream's counts change."""
 
     def __init__(self, policies: Policies, services: Services) -> None:
         self._policies = policies
@@ -76,9 +67,6 @@ class Counting:
         service.seen = _Counted(
             kinds.WINDOWS.key(stream),
             calibrator.features_in if keeps else None,
-            _Row(kinds.AGES, kinds.AGES.key(stream), Ages),
-            _Row(kinds.DISTRIBUTION, kinds.DISTRIBUTION.key(stream), Distribution),
-            _Row(kinds.COURSE, kinds.COURSE.key(stream), Course),
             # Vectors have scores for each configuration, of which the present one is shown.
             policy.alarms_since_ms
             if policy is not None and (service.kind == PROBABILITY or policy.config == config)
@@ -87,12 +75,13 @@ class Counting:
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
+        seen: _Counted = service.seen
         if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
-            kept: _Row = service.seen.distribution
-            found: Distribution = kept.value or self._changing(service, kept)
-            self.services.touched[kept.key] = found
+            found = seen.distribution
+            if found is None:
+                found = seen.distribution = service.counts.value.part(kinds.DISTRIBUTION, Distribution)
             found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
-        course: Course = self._changing(service, service.seen.course)
+        course = seen.course or self._course(service)
         course.issue(stream_time)
         if row.groups:
             for scores in self._segments(service, row):
@@ -105,9 +94,10 @@ class Counting:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
-        ages: Ages = self._changing(service, service.seen.ages)
+        seen: _Counted = service.seen
+        ages = seen.ages or self._ages(service)
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
-        course: Course = self._changing(service, service.seen.course)
+        course = seen.course or self._course(service)
         course.label_ms = max(course.label_ms, ts)
         if row.groups:
             for scores in self._segments(service, row):
@@ -117,6 +107,7 @@ class Counting:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and segments, or in a warm-up, and compare the challengers."""
         window = row.window
+        seen: _Counted = service.seen
         if row.weighed:
             weight = row.weight * chances.weight(row.chance)
             for sums in self._weighted(service, row):
@@ -124,14 +115,12 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return window
         if window != ledger.NO_WINDOW or not service.learner.served.warmed_ms:
-            course: Course = self._changing(service, service.seen.course)
+            course = seen.course or self._course(service)
             one = service.kind == PROBABILITY
             course.resolve(row.raw if one else 0.0, row.p if one else 0.0, row.y if one else 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
-        seen = service.seen
-        kept: _Row = seen.scores or self._scores(service, row)
-        history = self.services.touched[kept.key] = kept.value
+        history: Any = seen.history or self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, row.y)
             return window
@@ -152,12 +141,10 @@ class Counting:
     def _begin_anew(self, service: Service, history: Any) -> None:  # noqa: ANN401 - of either kind
         """Let the alarms of a stream count from its next event on, once for each time that is configured."""
         seen: _Counted = service.seen
-        key = kinds.ALARMS.key(service.stream)
-        begun = self.services.value(service.stream, kinds.ALARMS, key, Begun)
+        begun = service.counts.value.part(kinds.ALARMS, Begun)
         if begun.ms < seen.anew_ms:
             history.begin_anew()
             begun.ms = seen.anew_ms
-            self.services.touched[key] = begun
             if service.kind == PROBABILITY and history.windows:
                 self.services.touched[seen.windows_key] = history
         seen.anew_ms = 0
@@ -172,14 +159,12 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY and (window != ledger.NO_WINDOW or not service.learner.served.warmed_ms):
-            course: Course = self._changing(service, service.seen.course)
-            course.revise(y - was, now_ms)
+            self._course(service).revise(y - was, now_ms)
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
-        seen = service.seen
-        kept: _Row = seen.scores or self._scores(service, row)
-        history = self.services.touched[kept.key] = kept.value
+        seen: _Counted = service.seen
+        history: Any = seen.history or self._scores(service, row)
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, was, -1)
             history.warm_up.observe(row.raw, y)
@@ -197,18 +182,21 @@ class Counting:
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
-        ages: Ages = self._changing(service, service.seen.ages)
-        ages.expire()
+        self._ages(service).expire()
         for scores in self._segments(service, row):
             scores.expired += 1
 
-    def _changing(self, service: Service, row: _Row) -> Any:  # noqa: ANN401 - what the row holds
-        """Return the value of a stream's row, to be changed by the caller."""
-        value = row.value
-        if value is None:
-            value = row.value = self.services.value(service.stream, row.kind, row.key, row.new)
-        self.services.touched[row.key] = value
-        return value
+    def _ages(self, service: Service) -> Ages:
+        seen: _Counted = service.seen
+        if seen.ages is None:
+            seen.ages = service.counts.value.part(kinds.AGES, Ages)
+        return seen.ages
+
+    def _course(self, service: Service) -> Course:
+        seen: _Counted = service.seen
+        if seen.course is None:
+            seen.course = service.counts.value.part(kinds.COURSE, Course)
+        return seen.course
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
@@ -217,15 +205,13 @@ class Counting:
         if known is None:
             known = service.seen.segments[row.layout] = {}
         for slot in row.groups:
-            kept = known.get(slot)
-            if kept is None:
+            live = known.get(slot)
+            if live is None:
                 kind = service.kind
                 scored = row.layout if kind == PROBABILITY else scored_of(row.layout, kind, service.config)
-                key = kinds.SEGMENT.key(service.stream, scored, slot)
-                scores = self.services.value(service.stream, kinds.SEGMENT, key, partial(of_segment, kind))
-                kept = known[slot] = key, scores
-            self.services.touched[kept[0]] = kept[1]
-            found.append(kept[1])
+                new = partial(of_segment, kind)
+                live = known[slot] = self.services.live(service.stream, kinds.SEGMENT, new, scored, slot)
+            found.append(self.services.change(live))
         return found
 
     def _weighted(self, service: Service, row: Row) -> list[Weighted]:
@@ -233,23 +219,23 @@ class Counting:
         known = service.seen.weighted
         found: list[Weighted] = []
         for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
-            kept = known.get(where)
-            if kept is None:
-                key = kinds.WEIGHTED.key(service.stream, *where)
-                kept = known[where] = _Row(kinds.WEIGHTED, key, Weighted)
-            found.append(self._changing(service, kept))
+            live = known.get(where)
+            if live is None:
+                live = known[where] = self.services.live(service.stream, kinds.WEIGHTED, Weighted, *where)
+            found.append(self.services.change(live))
         return found
 
-    def _scores(self, service: Service, row: Row) -> _Row:
-        """Return the row of a stream's scores; the first event shows the number of classes or levels."""
-        stream = service.stream
-        kept = _Row(kinds.SCORES, kinds.SCORES.key(stream), History)
-        if service.kind != PROBABILITY:
+    def _scores(self, service: Service, row: Row) -> Any:  # noqa: ANN401 - of either kind
+        """Return a stream's scores, to be changed by the caller."""
+        seen: _Counted = service.seen
+        if service.kind == PROBABILITY:
+            if seen.history is None:
+                seen.history = service.counts.value.part(kinds.SCORES, History)
+            return seen.history
+        if seen.vectors is None:  # an event shows the number of classes or levels
             new = partial(VectorHistory.of, row.p)
-            kept = _Row(kinds.VECTORS, kinds.VECTORS.key(stream, service.config), new)
-        self._changing(service, kept)
-        service.seen.scores = kept
-        return kept
+            seen.vectors = self.services.live(service.stream, kinds.VECTORS, new, service.config)
+        return self.services.change(seen.vectors)
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
         """Compare challengers with what was served, except in warm-ups."""
@@ -258,5 +244,4 @@ class Counting:
         for shadow in row.shadows:
             if not shadow.warm:
                 challenger = self.services.challenger(service, shadow.config)
-                compare(challenger.comparison, row.p, shadow.p, y, shadow.draw, sign)
-                self.services.touched[challenger.key] = challenger.comparison
+                compare(self.services.change(challenger.comparison), row.p, shadow.p, y, shadow.draw, sign)

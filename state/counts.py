@@ -1,10 +1,12 @@
 """Counts as bytes: all of one width, the smallest that holds the largest count."""
 
 from collections.abc import Sequence
-from struct import Struct
+from struct import Struct, pack, unpack_from
 from typing import Final
 
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
+_CODES: Final = dict(_WIDTHS)
+_ZERO: Final = b"\0"
 _CELLS: Final = Struct("<3B")
 #: Cells without a count.
 _EMPTY: Final = _CELLS.pack(1, 0, 0)
@@ -25,8 +27,13 @@ def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
 
 def encode_cells(counts: Sequence[int]) -> bytes:
     """Return the width, the first cell with a count, how many cells follow to the last (u8 each), and these counts."""
-    if not any(counts):
+    most = max(counts)
+    if not most:
         return _EMPTY
+    if most <= 0xFF:  # much faster than a layout of its own
+        cut = bytes(counts).rstrip(_ZERO)
+        kept = cut.lstrip(_ZERO)
+        return _CELLS.pack(1, len(cut) - len(kept), len(kept)) + kept
     first, end = 0, len(counts)
     while not counts[first]:
         first += 1
@@ -53,14 +60,15 @@ def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[i
 
 def _packed(numbers: Sequence[int]) -> tuple[int, bytes]:
     most = max(numbers, default=0)
-    if most <= 0xFF:  # much faster than a Struct of its own
+    if most <= 0xFF:
         return 1, bytes(numbers)
     width, code = _WIDTHS[(most > 0xFF) + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
-    return width, Struct(f"<{len(numbers)}{code}").pack(*numbers)
+    return width, pack(f"<{len(numbers)}{code}", *numbers)
 
 
 def _unpacked(payload: bytes, at: int, width: int, n: int, what: str) -> tuple[list[int], int]:
-    code = dict(_WIDTHS).get(width)
-    if code is None or at + n * width > len(payload):
+    end = at + n * width
+    code = _CODES.get(width)
+    if code is None or end > len(payload):
         raise ValueError(f"{what} of {len(payload)} bytes has no {n} counts of {width} bytes at {at}")
-    return list(Struct(f"<{n}{code}").unpack_from(payload, at)), at + n * width
+    return list(payload[at:end]) if width == 1 else list(unpack_from(f"<{n}{code}", payload, at)), end

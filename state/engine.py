@@ -277,9 +277,15 @@ class Partition(Tickets):
             self.fence.fates[EXPIRED_OUTCOME] += 1
         else:
             self.fence.fates[EXPIRED_FORECAST] += 1
-            self._observer.expired(self._services.by(row), row, event_id)
+            self._expired(row, event_id)
             self._services.release(row)
         self._remove(key)
+
+    def _expired(self, row: Row, event_id: str) -> None:
+        """Count a forecast that leaves without a label."""
+        service = self._services.by(row)
+        self._services.change(service.counts)
+        self._observer.expired(service, row, event_id)
 
     def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
         """Remove a labelled event, or keep it while its label may be revised."""
@@ -315,7 +321,7 @@ class Partition(Tickets):
                 fates[MATURED] += 1
             elif status != ledger.RESOLVED:
                 fates[EXPIRED_FORECAST] += 1
-                self._observer.expired(self._services.by(row), row, outcome.event_id)
+                self._expired(row, outcome.event_id)
             self._services.release(row)
         self._rows[key] = Row(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
 

@@ -8,7 +8,7 @@ docs/reference/state.md; rescaling too, but for `Moves.DIVIDED`, which needs cod
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, final
 
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
@@ -60,13 +60,14 @@ class Moves(Enum):
     SUM = "added up at the stream's home"
     SHARED = "added up, each partition has the sum"
     TAUGHT = "goes with the calibrator that it taught"
+    PARTS = "each part as its kind says"
     ANEW = "made anew"
     LEFT = "stays behind"
     OUTSIDE = "stays behind, no engine reads it"
 
 
 #: How rows of a stream move; but if the whole stream goes from one partition to one, they do not change.
-OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT)
+OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT, Moves.PARTS)
 
 
 class Form(NamedTuple):
@@ -98,6 +99,7 @@ class Kind(Generic[T]):
     ``rows``: for people: how many there are, and what they hold.
     ``shown``: whether metrics, pages and ``trueup streams show`` read it.
     ``asks``: returns further arguments of `decode`, from the row's key and a function that reads other rows.
+    ``part``: whether it is stored as a part of its stream's counts, see `state.stream_counts`. Its key is the stream.
     ``figures``: gauges that are computed from it, by name.
     """
 
@@ -113,6 +115,7 @@ class Kind(Generic[T]):
         shown: bool = False,
         asks: Callable[[bytes, Get], tuple[Any, ...]] | None = None,
         figures: Mapping[str, Figure] | None = None,
+        part: bool = False,
     ) -> None:
         self.letter = letter.encode()
         self.name = name
@@ -125,6 +128,7 @@ class Kind(Generic[T]):
         self.shown = shown
         self._asks = asks
         self.figures = dict(figures or {})
+        self.part = part
         self._text = bool(key) and not key[0].format
         self._ids = key[1:] if self._text else key
         self._hex = tuple([each.hex for each in self._ids])
@@ -191,7 +195,9 @@ class Kind(Generic[T]):
 
         Raises CorruptFrame if the row is not intact, or not of this kind and one of its versions.
         """
-        payload = unseal(self.letter[0], version or self.version, row)
+        return self._parsed(unseal(self.letter[0], version or self.version, row), parse, *more)
+
+    def _parsed(self, payload: bytes, parse: Callable[..., Parsed], *more: Any) -> Parsed:  # noqa: ANN401 - as `open`
         try:
             return parse(payload, *more)
         except CorruptFrame:
@@ -199,10 +205,18 @@ class Kind(Generic[T]):
         except DAMAGE as exc:
             raise damaged(self.letter[0], exc) from exc
 
+    def payload(self, value: T) -> bytes:
+        """Return the payload of a value's row."""
+        return self.forms[self._versions[type(value)]].encode(value)
+
+    def parse(self, key: bytes, payload: bytes, get: Get) -> T:
+        """Return the value of a payload as `read` returns that of a row; for a kind with one version."""
+        more = () if self._asks is None else self._asks(key, get)
+        return cast("T", self._parsed(payload, self.forms[self.version].decode, *more))
+
     def encode(self, value: T) -> bytes:
         """Return the row of a value."""
-        version = self._versions[type(value)]
-        return seal(self.letter[0], version, self.forms[version].encode(value))
+        return seal(self.letter[0], self._versions[type(value)], self.payload(value))
 
     def decode(self, row: bytes, *more: Any) -> T:  # noqa: ANN401 - what the form asks for beside the payload
         """Return the value of a row; raises `CorruptFrame` as `open` does."""
@@ -213,6 +227,23 @@ class Kind(Generic[T]):
         """Return the value of a row from its key and a reader of other rows; raises `CorruptFrame` as `open` does."""
         return self.decode(row, *(() if self._asks is None else self._asks(key, get)))
 
+
+@final
+class Live(Generic[T]):
+    """The one working copy of a row's value, and the row's key."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: bytes, value: T) -> None:
+        self.key = key
+        self.value = value
+
+
+#: Returns the working copy of a stream's row: of a kind, by a function that makes a new value, and the other parts of
+#: the key.
+Open = Callable[..., Live[Any]]
+#: Notes that a working copy is about to change, and returns its value.
+Change = Callable[[Live[Any]], Any]
 
 #: All declared kinds, by letter.
 KINDS: Final[dict[bytes, Kind[Any]]] = {}

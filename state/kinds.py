@@ -4,6 +4,7 @@ To add one, declare it here; or beside its contents, if a lower module needs it.
 declaration.
 """
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
 from typing import Final
@@ -23,6 +24,7 @@ from state.kind import (
     CHALLENGER,
     CHAMPION,
     CONFIG,
+    KINDS,
     LAYOUT,
     SCORED,
     SLOT,
@@ -50,6 +52,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
+from state.stream_counts import StreamCounts, joined, payloads
 from state.versions import Versions
 from state.witnesses import WITNESSES
 
@@ -93,6 +96,7 @@ SCORES: Final = Kind[History](
     Moves.DIVIDED,
     "one a stream of probabilities: scores of the present window",
     shown=True,
+    part=True,
     asks=lambda key, get: (_closed(get(WINDOWS.letter + key[1:])),),
 )
 VECTORS: Final = Kind[VectorHistory](
@@ -139,6 +143,7 @@ AGES: Final = Kind[Ages](
     Moves.SUM,
     "one a stream: how old outcomes are when they come",
     shown=True,
+    part=True,
 )
 COURSE: Final = Kind[Course](
     "c",
@@ -148,6 +153,7 @@ COURSE: Final = Kind[Course](
     Moves.SUM,
     "one a stream: what was forecast, served and came true, by hour and by day",
     shown=True,
+    part=True,
 )
 ALARMS: Final = Kind[Begun](
     "a",
@@ -157,6 +163,7 @@ ALARMS: Final = Kind[Begun](
     Moves.SHARED,
     "one a stream with `alarms_since`: since when its alarms count",
     shown=True,
+    part=True,
     figures={
         "alarms_since_seconds": Figure(
             "Stream time since which the alarms of the stream count, where they were let begin anew (Unix time)",
@@ -172,6 +179,7 @@ COVERAGE: Final = Kind[Coverage](
     Moves.SHARED,
     "one a stream whose forecasts without a label may be unlike the others: which have a label",
     shown=True,
+    part=True,
 )
 DISTRIBUTION: Final = Kind[Distribution](
     "D",
@@ -181,6 +189,7 @@ DISTRIBUTION: Final = Kind[Distribution](
     Moves.SUM,
     "one a stream of probabilities or classes: how its raw forecasts are distributed",
     shown=True,
+    part=True,
     figures={
         "forecast_shift": Figure(
             "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
@@ -231,6 +240,7 @@ VERSIONS: Final = Kind[Versions](
     Moves.DIVIDED,
     "one a stream with model_version: which versions score, how their forecasts are distributed, and what came of them",
     shown=True,
+    part=True,
 )
 EVIDENCE: Final = Kind[Evidence](
     "e",
@@ -241,6 +251,42 @@ EVIDENCE: Final = Kind[Evidence](
     "one a stream with intervals, all zeros as layout and slot, and one a segment of it: what outcomes say of scores",
     shown=True,
 )
+COUNTS: Final = Kind[StreamCounts](
+    "s",
+    "the counts",
+    (STREAM,),
+    # With the version of any part that of the row is another one.
+    {sum(each.version for each in KINDS.values() if each.part): form(StreamCounts)},
+    Moves.PARTS,
+    "one a stream: what is counted of it; its parts are the rows of the kinds that say so",
+    shown=True,
+    asks=lambda key, get: (kind_of(key).stream(key), get),
+)
+
+
+def apart(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return stored rows, and in the place of a stream's counts a row of each part; raises CorruptFrame."""
+    made: dict[bytes, bytes] = {}
+    for key, row in rows.items():
+        if key[:1] == COUNTS.letter:
+            for letter, payload in COUNTS.open(row, payloads).items():
+                made[letter + key[1:]] = KINDS[letter].seal(payload)
+        else:
+            made[key] = row
+    return made
+
+
+def together(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the stored rows of what `apart` returns."""
+    made: dict[bytes, bytes] = {}
+    found: dict[bytes, dict[bytes, bytes]] = {}
+    for key, row in rows.items():
+        kind = kind_of(key)
+        if kind.part:
+            found.setdefault(COUNTS.letter + key[1:], {})[kind.letter] = kind.open(row, bytes)
+        else:
+            made[key] = row
+    return made | {key: COUNTS.seal(joined(own)) for key, own in found.items()}
 
 
 def history(scores: bytes, windows: bytes | None) -> History:

@@ -1,6 +1,6 @@
 """Bands, points and intervals of one stream on a partition: what an answer has beside its probability."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -8,16 +8,12 @@ from state import banding, evidence, kinds
 from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
 from state.evidence import Evidence, band_of
-from state.kind import Kind
+from state.kind import Change, Live, Open
 from state.ledger import Row
 from state.policy import Policy
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import BandCounts
 
-#: Returns the one live copy of a row's value, by stream, kind, key and a function that makes a new value.
-Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
-#: Notes that a row's value is about to change.
-Touch = Callable[[bytes, Any], None]
 #: Marks as bytes for the row, then what the answer says: band, points, low and high end of the interval, its reason.
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: Of a stream that has none of them.
@@ -32,25 +28,23 @@ class Marker:
     It holds live copies of rows, and must be dropped together with them.
 
     ``stream, policy``: without a policy, only labels of forecasts that already have bands are counted.
-    ``value, touch``: read and change rows.
+    ``live, change``: open and change rows.
     """
 
-    def __init__(self, stream: str, policy: Policy | None, value: Value, touch: Touch) -> None:
+    def __init__(self, stream: str, policy: Policy | None, live: Open, change: Change) -> None:
         self._stream: str = stream
-        self._value: Value = value
-        self._touch: Touch = touch
+        self._live: Open = live
+        self._change: Change = change
         self._bands: Bands | None = None if policy is None else policy.bands
         self._points: Points | None = None if policy is None else policy.points
-        self._thresholds: Thresholds | None = None
-        self._thresholds_key: bytes = b""
-        #: Counts and the keys of their rows, by hash of the bands, layout and slot.
-        self._counts: dict[tuple[bytes, bytes, int], tuple[bytes, BandCounts]] = {}
+        self._thresholds: Live[Thresholds] | None = None
+        #: Counts by hash of the bands, layout and slot.
+        self._counts: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
         #: Marks by served and raw band, reused while there are no points: as bytes, of which an interval comes before
         #: the second part, the band's name, and points.
         self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
-        #: Counts of the whole stream and their key, once they are needed.
-        self._whole: BandCounts | None = None
-        self._whole_key: bytes = b""
+        #: Counts of the whole stream, once they are needed.
+        self._whole: Live[BandCounts] | None = None
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
         #: Half the width of intervals in standard deviations; 0 without intervals.
@@ -61,16 +55,12 @@ class Marker:
         self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
-        #: Evidence of the whole stream and its key, once they are needed.
-        self._all_said: Evidence | None = None
-        self._all_said_key: bytes = b""
-        #: Evidence and the keys of its rows, by layout and slot.
-        self._evidence: dict[tuple[bytes, int], tuple[bytes, Evidence]] = {}
+        #: Evidence by layout and slot.
+        self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
         if bands is not None and bands.moving:
-            self._thresholds_key = kinds.THRESHOLDS.key(stream, self._layout)
-            self._thresholds = value(stream, kinds.THRESHOLDS, self._thresholds_key, lambda: Thresholds.of(bands))
+            self._thresholds = live(stream, kinds.THRESHOLDS, lambda: Thresholds.of(bands), self._layout)
 
     def issue(
         self,
@@ -93,9 +83,7 @@ class Marker:
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
-            before, now = place(bands, thresholds, raw, p)
-            if thresholds is not None:
-                self._touch(self._thresholds_key, thresholds)
+            before, now = place(bands, None if thresholds is None else self._change(thresholds), raw, p)
             self._all().issue(before, now, now_ms // DAY_MS)
             for slot in groups:
                 self._counting(self._layout, layout, slot, self._width).issue(before, now, 0)
@@ -150,31 +138,23 @@ class Marker:
 
     def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of stream and segments, to be changed by the caller."""
-        whole = self._all_said
-        if whole is None:
-            self._all_said_key = kinds.EVIDENCE.key(self._stream, self._config, *kinds.WHOLE)
-            whole = self._all_said = self._said_of(*kinds.WHOLE)
-        else:
-            self._touch(self._all_said_key, whole)
-        return whole, [self._said_of(layout, slot) for slot in groups]
+        return self._said_of(*kinds.WHOLE), [self._said_of(layout, slot) for slot in groups]
 
     def _said_of(self, layout: bytes, slot: int) -> Evidence:
         """Return the evidence of one layout and slot, to be changed by the caller."""
         where = layout, slot
         found = self._evidence.get(where)
         if found is None:
-            key = kinds.EVIDENCE.key(self._stream, self._config, layout, slot)
-            found = self._evidence[where] = key, self._value(self._stream, kinds.EVIDENCE, key, Evidence)
-            self._go_on(found[1], *where)
-        key, said = found
-        self._touch(key, said)
+            found = self._live(self._stream, kinds.EVIDENCE, Evidence, self._config, layout, slot)
+            self._evidence[where] = found
+            self._go_on(found.value, *where)
+        said: Evidence = self._change(found)
         return said
 
     def _go_on(self, said: Evidence, layout: bytes, slot: int) -> None:
         """Let a calibrator go on from the evidence of the champion whose place it has taken: that has more outcomes."""
         for config in self._beside:
-            key = kinds.EVIDENCE.key(self._stream, config, layout, slot)
-            other: Evidence = self._value(self._stream, kinds.EVIDENCE, key, Evidence)
+            other: Evidence = self._live(self._stream, kinds.EVIDENCE, Evidence, config, layout, slot).value
             if other.known > said.known:
                 said.take_over(other)
 
@@ -195,21 +175,20 @@ class Marker:
 
     def _all(self) -> BandCounts:
         """Return the counts of the stream's present bands, to be changed by the caller."""
-        counts = self._whole
-        if counts is None:
-            self._whole_key = kinds.BAND_COUNTS.key(self._stream, self._layout, *kinds.WHOLE)
-            counts = self._whole = self._counting(self._layout, *kinds.WHOLE, self._width)
-        else:
-            self._touch(self._whole_key, counts)
+        if self._whole is None:
+            self._whole = self._open(self._layout, *kinds.WHOLE, self._width)
+        counts: BandCounts = self._change(self._whole)
         return counts
 
     def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
         """Return counts of these bands, layout and slot, to be changed by the caller."""
+        counts: BandCounts = self._change(self._open(bands, layout, slot, width))
+        return counts
+
+    def _open(self, bands: bytes, layout: bytes, slot: int, width: int) -> Live[BandCounts]:
         where = bands, layout, slot
         found = self._counts.get(where)
         if found is None:
-            key = kinds.BAND_COUNTS.key(self._stream, bands, layout, slot)
-            made = self._value(self._stream, kinds.BAND_COUNTS, key, lambda: BandCounts(width))
-            found = self._counts[where] = key, made
-        self._touch(*found)
-        return found[1]
+            found = self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), bands, layout, slot)
+            self._counts[where] = found
+        return found

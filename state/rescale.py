@@ -86,6 +86,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     ``parts``: the rows of the old partitions. All records of the inputs are applied.
     ``plan``: the new partitions of events and streams.
     """
+    parts = [kinds.apart(part) for part in parts]
     made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
     where: dict[bytes, Event] = {}
     events: dict[str, list[Event]] = defaultdict(list)
@@ -134,7 +135,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
         parts, fences, plan.width, lambda role, named, event_id: _entered(parts, where, role, named, event_id)
     )
     _shut(made, fences, queues, feeding, plan, _fates(fences, held))
-    return made
+    return [kinds.together(rows) for rows in made]
 
 
 def _entered(parts: Sequence[Rows], where: Mapping[bytes, Event], role: int, named: int, event_id: str) -> int | None:

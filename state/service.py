@@ -7,10 +7,12 @@ from state import ledger
 from state.chances import Chances
 from state.coverage import Coverage
 from state.fence import EXPIRY
+from state.kind import Live
 from state.marking import Marker
 from state.scoring.pair_scores import AnyComparison
 from state.segments import Dictionary
 from state.served import Served
+from state.stream_counts import StreamCounts
 from state.versions import Version, Versions
 
 
@@ -27,11 +29,10 @@ class Learner:
 
 @dataclass(slots=True, eq=False)
 class Challenger:
-    """A calibrator that is scored beside one champion, and not served; ``key`` is its comparison's row."""
+    """A calibrator that is scored beside one champion, and not served."""
 
     learner: Learner
-    key: bytes
-    comparison: AnyComparison
+    comparison: Live[AnyComparison]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +48,8 @@ class Service:
     learner: Learner
     #: Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
     coverage: Coverage | None
-    coverage_key: bytes
+    #: What is counted of the stream.
+    counts: Live[StreamCounts]
     #: All that have challenged it, by configuration.
     challengers: dict[str, Challenger]
     #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
@@ -59,10 +61,9 @@ class Service:
     shadows: tuple[Challenger, ...] = ()
     #: Slots of the segments that the stream has now; empty and None without segments.
     layout: bytes = b""
-    dictionary: Dictionary | None = None
+    dictionary: Live[Dictionary] | None = None
     #: Which labels teach, by their chance; None without chances.
     chances: Chances | None = None
-    chances_key: bytes = b""
     #: Whether forecasts that are answered now also count by weight.
     weighed: bool = False
     #: Whether it learns nothing.

@@ -1,6 +1,7 @@
 """What serves the streams of a partition: working copies of calibrators, and of every other row of a stream."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from state import calibrators, kinds, ledger
@@ -10,7 +11,7 @@ from state.coverage import Coverage
 from state.effects import Changes
 from state.fence import EXPIRY, MATURITY
 from state.forecasts import KINDS, PROBABILITY
-from state.kind import Get, Kind, kind_of
+from state.kind import Get, Kind, Live, kind_of
 from state.ledger import Row
 from state.marking import Marker
 from state.policies import Policies
@@ -19,10 +20,11 @@ from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served
 from state.service import Challenger, Learner, Service
+from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
 #: Bytes that a stream's value takes in memory: so many, and so many for each byte of its row.
-VALUE, VALUE_OF_ROW = 700, 10
+VALUE, VALUE_OF_ROW = 1200, 10
 #: The value of a stream's row.
 Value = TypeVar("Value")
 
@@ -81,24 +83,36 @@ class Services:
         """Return what serves now, for all streams and versions that were used."""
         return [*self._active.values(), *[each for served in self._by_version.values() for each in served.values()]]
 
-    def value(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
-        """Return the one live copy of a row's value; ``new`` makes it if there is no row."""
-        values = self._values_of(stream)
-        value: Value | None = values.get(key)
-        if value is None:
+    def live(self, stream: str, kind: Kind[Value], new: Callable[[], Value], *of: object) -> Live[Value]:
+        """Return the one working copy of a stream's row; ``new`` makes its value if there is no row.
+
+        ``of``: parts of its key after the stream.
+        """
+        key, values = kind.key(stream, *of), self._values_of(stream)
+        live: Live[Value] | None = values.get(key)
+        if live is None:
             row = self._stored(key)
-            value = values[key] = new() if row is None else kind.read(key, row, self._get)
+            live = values[key] = Live(key, new() if row is None else kind.read(key, row, self._get))
             self._held += 1
-        return value
+        return live
+
+    def change(self, live: Live[Value]) -> Value:
+        """Return the value of a working copy, to be changed by the caller."""
+        self.touched[live.key] = live.value
+        return live.value
+
+    def counts(self, stream: str) -> Live[StreamCounts]:
+        """Return what is counted of a stream."""
+        return self.live(stream, kinds.COUNTS, lambda: StreamCounts(stream, self._get))
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> Challenger:
         """Return the challenger of a service; without a policy, one that a ticket names."""
         challenger = service.challengers.get(config)
         if challenger is None:
             learner = self._learner(service.stream, config, policy)
-            key = kinds.COMPARISON.key(service.stream, service.config, config)
-            comparison = self.value(service.stream, kinds.COMPARISON, key, lambda: of_challenger(service.kind))
-            challenger = service.challengers[config] = Challenger(learner, key, comparison)
+            new = partial(of_challenger, service.kind)
+            comparison = self.live(service.stream, kinds.COMPARISON, new, service.config, config)
+            challenger = service.challengers[config] = Challenger(learner, comparison)
         return challenger
 
     def blank(self, service: Service, learner: Learner) -> Any:  # noqa: ANN401 - a calibrator of any kind
@@ -107,13 +121,9 @@ class Services:
             learner.blank = Served.fresh(learner.served.recipe, service.stream, self._policies.coin).calibrator
         return learner.blank
 
-    def touch(self, key: bytes, value: object) -> None:
-        """Note that the value of a stream's row is about to change."""
-        self.touched[key] = value
-
     def marker(self, service: Service) -> Marker:
         """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
-        return service.marker or Marker(service.stream, None, self.value, self.touch)
+        return service.marker or Marker(service.stream, None, self.live, self.change)
 
     def freeze(self, changes: Changes) -> None:
         """Hand over the changes since the last checkpoint."""
@@ -187,7 +197,7 @@ class Services:
         return service
 
     def _versions(self, stream: str) -> Versions:
-        return self.value(stream, kinds.VERSIONS, kinds.VERSIONS.key(stream), Versions)
+        return self.counts(stream).value.part(kinds.VERSIONS, Versions)
 
     def _has_versions(self, stream: str, config: str) -> bool:
         """Whether a configuration may be of a version of a stream's model.
@@ -197,8 +207,7 @@ class Services:
         policy = self._policies.of(stream)
         if policy is not None and (policy.model_version or policy.config == config):
             return bool(policy.model_version)
-        key = kinds.VERSIONS.key(stream)
-        return key in self._values_of(stream) or self._stored(key) is not None
+        return self.counts(stream).value.has(kinds.VERSIONS)
 
     def _take_over(self, service: Service, policy: Policy) -> None:
         """Give the first version what its stream had learnt before there were versions."""
@@ -225,11 +234,10 @@ class Services:
             return
         if self.frozen.streams:
             self.frozen.make(row.stream)
-        versions = self._versions(row.stream)
-        version = versions.by(row.config)
+        version = self._versions(row.stream).by(row.config)
         if version is not None and version.held:
             version.held -= 1
-            self.touched[kinds.VERSIONS.key(row.stream)] = versions
+            self.change(self.counts(row.stream))
 
     def _leave(self, stream: str, policy: Policy, versions: Versions, gone: Version) -> None:
         """Remove the rows of a version that no ledger row names any more."""
@@ -259,9 +267,11 @@ class Services:
         """Return layout and slot of the whole stream and of each segment."""
         if not policy.segments:
             return [kinds.WHOLE]
-        key = kinds.NAMES.key(stream, policy.layout)
-        known: Dictionary = self.value(stream, kinds.NAMES, key, lambda: Dictionary(policy.segments, policy.pairs))
+        known = self._dictionary(stream, policy).value
         return [kinds.WHOLE, *[(policy.layout, slot) for slot in known.slots]]
+
+    def _dictionary(self, stream: str, policy: Policy) -> Live[Dictionary]:
+        return self.live(stream, kinds.NAMES, lambda: Dictionary(policy.segments, policy.pairs), policy.layout)
 
     def carry(self, service: Service) -> None:
         """Carry the map of the version before over to a new one, see `state.versions`; nothing if there is none."""
@@ -296,12 +306,9 @@ class Services:
             [self.challenger(service, each.config, each) for each in self._challenging(stream, policy)]
         )
         if policy.segments:
-            key = kinds.NAMES.key(stream, policy.layout)
-            stored = self._get(key) is not None
-            made = self.value(stream, kinds.NAMES, key, lambda: Dictionary(policy.segments, policy.pairs))
-            service.layout, service.dictionary = policy.layout, made
-            if not stored:  # also if no event ever has a value
-                self.touched[key] = made
+            service.layout, service.dictionary = policy.layout, self._dictionary(stream, policy)
+            if self._get(service.dictionary.key) is None:  # it has a row, also if no event ever has a value
+                self.change(service.dictionary)
         return service
 
     def _challenging(self, stream: str, policy: Policy) -> Sequence[Policy]:
@@ -315,25 +322,25 @@ class Services:
     def _service(self, names: bytes, stream: str, calibrator: str, config: str, policy: Policy | None) -> Service:
         learner = self._learner(stream, config, policy)
         now = self._policies.of(stream)
-        key, coverage = kinds.COVERAGE.key(stream), None
-        if now is not None and now.guarded:
-            coverage = self.value(stream, kinds.COVERAGE, key, Coverage)
+        counts = self.counts(stream)
+        coverage = counts.value.part(kinds.COVERAGE, Coverage) if now is not None and now.guarded else None
         kind = KINDS.index(calibrators.kind(calibrator))
         self._names.setdefault(stream, []).append(names)
-        service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
+        service = self._by_names[names] = Service(
+            stream, kind, calibrator, config, names, learner, coverage, counts, {}
+        )
         service.frozen = now is not None and now.frozen
         service.ttl_ms = DEFAULT_TTL_MS if now is None else now.ttl_ms
         service.weighed = now is not None and now.weighed and kind == PROBABILITY
         if now is not None and now.label_rate:
-            service.chances_key = kinds.CHANCES.key(stream)
-            service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
+            service.chances = counts.value.part(kinds.CHANCES, Chances)
         if self._has_versions(stream, config):
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
         # Outcomes may come before the first forecast. Those of an earlier champion are evidence of what serves now.
         if own is not None and own.marked and (own.config == config or not own.model_version):
-            service.marker = Marker(stream, own, self.value, self.touch)
+            service.marker = Marker(stream, own, self.live, self.change)
         self._opened(service)
         return service
 

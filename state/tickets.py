@@ -17,7 +17,7 @@ from state.fence import (
     MATURITY,
 )
 from state.fold import Fold
-from state.kind import Get
+from state.kind import Get, Live
 from state.ledger import Row
 from state.marking import UNMARKED
 from state.observer import Observer
@@ -156,7 +156,7 @@ class Tickets(Fold):
         """Answer a forecast, and return its row."""
         _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance, _ = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
-        groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
+        groups = () if service.dictionary is None else self._groups(service.dictionary, values)
         if service.version is not None:
             self._count(service, service.version, cast("float", raw), ts)
         calibrator = learner.served.calibrator
@@ -183,9 +183,9 @@ class Tickets(Fold):
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
             coverage.issue(fence.applied, place(raw, service.kind))
-            self._services.touched[service.coverage_key] = coverage
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
+        self._services.touched[service.counts.key] = service.counts.value
         self._observer.issued(service, row, x, fence.stream_time)
         self._rows[key] = row
         served = (
@@ -205,7 +205,6 @@ class Tickets(Fold):
     def _count(self, service: Service, version: Version, raw: float, ts: int) -> None:
         """Count a forecast of a version; carry the map of the version before over when that is due."""
         version.observe(raw, self.fence.stream_time)
-        self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
         served = service.learner.served
         carried = cast("Carried", served.calibrator)
         if carried.due(version.forecasts):
@@ -213,12 +212,12 @@ class Tickets(Fold):
             if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
                 served.warmed_ms = max(ts, 1)
 
-    def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
+    def _groups(self, dictionary: Live[Dictionary], values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments."""
-        taken = dictionary.taken
-        groups = dictionary.groups(values)
-        if dictionary.taken > taken:
-            self._services.touched[kinds.NAMES.key(service.stream, service.layout)] = dictionary
+        taken = dictionary.value.taken
+        groups = dictionary.value.groups(values)
+        if dictionary.value.taken > taken:
+            self._services.change(dictionary)
         return groups
 
     def _warms(
@@ -280,7 +279,7 @@ class Tickets(Fold):
             changed = service.coverage.label(row.born, place(row.raw, row.kind), self.fence.stream_time)
             if changed and service.learner.served.warmed_ms:
                 self._effects.withheld[service.stream] = service.coverage.uncovered
-            self._services.touched[service.coverage_key] = service.coverage
+        self._services.touched[service.counts.key] = service.counts.value
         self._observer.labelled(service, row, y, ts)
 
     def _learn(
@@ -302,12 +301,12 @@ class Tickets(Fold):
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
+        self._services.touched[service.counts.key] = service.counts.value
         row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
         if row.marks and row.window != ledger.UNTAUGHT:
             self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
         if service.version is not None and row.window != ledger.UNTAUGHT:
             service.version.resolve(row.raw, row.p, y)
-            self._services.touched[kinds.VERSIONS.key(stream)] = service.versions
         if not implied:
             effects.delays.append(ts - row.issued_ts)
         effects.resolved[stream] += 1
@@ -340,7 +339,6 @@ class Tickets(Fold):
                 service.marker.revise(row, y - was)
             if service.version is not None:
                 service.version.revise(row.raw, row.p, was, y)
-                self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
             row.frozen = row.frozen or service.frozen  # a label that was not learnt is not revised later
             if not row.frozen:
                 service.learner.served.calibrator.revise(row.ticket, was, y)
@@ -349,15 +347,14 @@ class Tickets(Fold):
                 learner = self._services.challenger(service, shadow.config).learner
                 learner.served.calibrator.revise(shadow.ticket, was, y)
                 self._touch(learner)
+        self._services.change(service.counts)
         self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
     def _teaches(self, service: Service, row: Row, event_id: str) -> bool:
         """Whether an outcome teaches: see `state.chances` and `state.entities`."""
         z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
-        if chances is not None:
-            self._services.touched[service.chances_key] = chances
-            if not chances.teaches(z, row.chance, event_id.encode()):
-                return False
+        if chances is not None and not chances.teaches(z, row.chance, event_id.encode()):
+            return False
         if not row.entity:
             return True
         return self._entities.teaches(service.stream, service.config, row.entity, z, now, service.ttl_ms)

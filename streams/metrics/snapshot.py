@@ -15,6 +15,7 @@ from state.fence import Fence
 from state.kind import KINDS, Kind, kind_of
 from state.policies import Policies
 from state.policy import Policy
+from state.versions import Versions
 
 #: The rows of a stream by key. They are replaced all at once, because rows of different checkpoints do not belong
 #: together, and a reader may come between two assignments.
@@ -57,7 +58,7 @@ class PartitionSnapshot:
             if hides(stream):
                 continue
             policy = policies.of(stream)
-            kinds_of = [(kind_of(key), key, row) for key, row in changed.items()]
+            kinds_of = [(kind_of(key), key, row) for key, row in kinds.apart(changed).items()]
             present = {key: row for kind, key, row in kinds_of if kind.shown and kind.present(key, policy)}
             if present and shows(stream):
                 self.rows[stream] = {**self.rows.get(stream, {}), **present}
@@ -70,7 +71,7 @@ class PartitionSnapshot:
 def by_stream(rows: StreamRows) -> dict[str, StreamRows]:
     """Return the rows that describe streams, by stream."""
     found: dict[str, dict[bytes, bytes]] = defaultdict(dict)
-    for key, row in rows.items():
+    for key, row in kinds.apart(rows).items():
         kind = KINDS.get(key[:1])
         if kind is not None and kind.shown:
             found[kind.stream(key)][key] = row
@@ -84,7 +85,7 @@ def present(
 
     ``rows_from``: returns the keys that begin with a prefix, in their order, with their rows.
     """
-    for kind in (kinds.SCORES, kinds.VECTORS, kinds.DISTRIBUTION):  # each stream has one, the busiest first
+    for kind in (kinds.COUNTS, kinds.VECTORS):
         named = ((kind.stream(key), key) for key, _ in rows_from(kind.letter))
         yield (stream for stream, key in named if kind.present(key, policies.of(stream)))
 
@@ -100,7 +101,7 @@ def read(
     for stream in streams:
         found = {key: value for key in _keys(stream, policies.of(stream), row) if (value := row(key)) is not None}
         if found:
-            held.rows[stream] = found
+            held.rows[stream] = kinds.apart(found)
     return held
 
 
@@ -108,8 +109,9 @@ def _keys(stream: str, policy: Policy | None, row: Callable[[bytes], bytes | Non
     """Yield the possible keys of a stream's rows under the present configuration."""
     names = row(kinds.NAMES.key(stream, policy.layout)) if policy is not None and policy.segments else None
     slots = [kinds.WHOLE[1]] if names is None else kinds.NAMES.decode(names).slots
-    held = row(kinds.VERSIONS.key(stream)) if policy is not None and policy.model_version else None
-    versions = () if held is None else kinds.VERSIONS.decode(held).of
+    key = kinds.COUNTS.key(stream)
+    counts = row(key) if policy is not None and policy.model_version else None
+    versions = () if counts is None else kinds.COUNTS.read(key, counts, row).part(kinds.VERSIONS, Versions).of
     policies = [policy, *[policy.of_version(name) for name in versions]] if policy is not None else []
     for kind in [each for each in KINDS.values() if each.shown]:
         if len(kind.parts) == 1:

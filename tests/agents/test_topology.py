@@ -197,8 +197,8 @@ def test_what_another_build_wrote_ends_the_start_for_good_and_without_a_tracebac
     if what == "configuration":
         topology.failed(in_force.InForceError("it has format version 77, run that build"))
     else:
-        row = seal(kinds.SCORES.letter[0], 77, b"")
-        topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), row)])
+        row = seal(kinds.COUNTS.letter[0], 77, b"")
+        topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.COUNTS.key("s"), row)])
         with pytest.raises(OtherFormat) as caught:
             run(topology.applied(0))
         topology.failed(caught.value)

@@ -102,13 +102,13 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
 
 
 def test_state_of_another_build_is_one_sentence_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = learnt("s", 3)
-    row = stored[kinds.SCORES.key("s")]
-    stored[kinds.SCORES.key("s")] = seal(kinds.SCORES.letter[0], 77, unseal(kinds.SCORES.letter[0], row[1], row))
+    stored, key, letter = learnt("s", 3), kinds.COUNTS.key("s"), kinds.COUNTS.letter[0]
+    row = stored[key]
+    stored[key] = seal(letter, 77, unseal(letter, row[1], row))
     changelog(monkeypatch, {0: [*stored.items()]})
     with pytest.raises(TopicsError) as caught:
         inspected()
-    assert f"a 'S' row has format version 77, this build reads version {row[1]}; another build of" in str(caught.value)
+    assert f"a 's' row has format version 77, this build reads version {row[1]}; another build of" in str(caught.value)
     assert "trueup replay --write-state" in str(caught.value)
 
 
@@ -140,7 +140,7 @@ def found(**streams: list[dict[bytes, bytes]]) -> StateRows:
     for stream, partitions in streams.items():
         for n, held in enumerate(partitions):
             made.fences[n] = Fence.decode(held[kinds.FENCE.key()])
-            made.of(kinds.SCORES, stream)[n] = kinds.history(held[kinds.SCORES.key(stream)], None)
+            made.of(kinds.SCORES, stream)[n] = kinds.history(kinds.apart(held)[kinds.SCORES.key(stream)], None)
             config = Policy().config
             row = held[kinds.CALIBRATOR.key(stream, config)]
             made.of(kinds.CALIBRATOR, stream)[n, config] = kinds.CALIBRATOR.decode(row, stream)
@@ -149,7 +149,9 @@ def found(**streams: list[dict[bytes, bytes]]) -> StateRows:
 
 def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     partitions = [learnt("s", 30), learnt("s", 20, start=5)]
-    total = sum((kinds.history(each[kinds.SCORES.key("s")], None).present for each in partitions), Scores())
+    total = sum(
+        (kinds.history(kinds.apart(each)[kinds.SCORES.key("s")], None).present for each in partitions), Scores()
+    )
     described = describe(found(s=partitions), "s")
     assert described["resolved"] == 50
     for kind in KINDS:

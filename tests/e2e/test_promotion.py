@@ -123,7 +123,12 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     w.judge()
     # Tickets of before teach the calibrator that issued them, and those that challenged it then.
     state = w.state()
-    begun = {kinds.ALARMS.decode(row).ms for part in state.values() for key, row in part.items() if key[:1] == b"a"}
+    begun = {
+        kinds.ALARMS.decode(row).ms
+        for part in state.values()
+        for key, row in kinds.apart(part).items()
+        if key[:1] == b"a"
+    }
     assert begun == {6_000_000}, "alarms count from there, and the audits below follow"
     for each in (before, *before.challengers):
         found = (

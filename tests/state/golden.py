@@ -396,6 +396,12 @@ def golden() -> list[Row]:
         _whole("alarms", kinds.ALARMS, Begun(40 * DAY_MS)),
         _whole("coverage", kinds.COVERAGE, _coverage()),
         _whole("distribution", kinds.DISTRIBUTION, _distribution()),
+        Row(
+            "counts",
+            kinds.COUNTS.version,
+            _counts(),
+            lambda row: kinds.COUNTS.encode(kinds.COUNTS.read(_COUNTS, row, dict[bytes, bytes]().get)),
+        ),
         _whole("names", kinds.NAMES, _names()),
         _whole("segment", kinds.SEGMENT, _segment()),
         *(_whole(f"segment-{name}", kinds.SEGMENT, pair) for name, pair in _pairs().items()),
@@ -417,6 +423,14 @@ def golden() -> list[Row]:
         _whole("expiry", kinds.QUEUE, entries),
         Row("skip", skips.SKIP.version, left_out, skip),
     ]
+
+
+_COUNTS: Final = kinds.COUNTS.key("s")
+
+
+def _counts() -> bytes:
+    values: list[tuple[Kind[Any], Any]] = [(kinds.AGES, _ages()), (kinds.ALARMS, Begun(40 * DAY_MS))]
+    return kinds.together({kind.key("s"): kind.encode(value) for kind, value in values})[_COUNTS]
 
 
 def hexdump(frame: bytes) -> str:

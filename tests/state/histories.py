@@ -148,7 +148,7 @@ Answer = Literal["no", "yes", "against", "drift"]
 
 
 class Table(dict[bytes, bytes]):
-    """The stored rows, behind those of a checkpoint that is on its way."""
+    """The stored rows, behind those of a checkpoint that is on its way. A part of a stream's counts is a row, too."""
 
     waiting: Changes | None = None
 
@@ -156,7 +156,17 @@ class Table(dict[bytes, bytes]):
         """Return a row, as a worker reads it."""
         if self.waiting is not None and self.waiting.has(key):
             return self.waiting.rows[key]
-        return super().get(key, default)
+        return super().get(key) or self._parts(key).get(key, default)
+
+    def __missing__(self, key: bytes) -> bytes:
+        return self._parts(key)[key]
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(cast("bytes", key)) is not None
+
+    def _parts(self, key: bytes) -> dict[bytes, bytes]:
+        whole = kinds.COUNTS.letter + key[1:]
+        return kinds.apart({whole: self[whole]}) if key[:1] != kinds.COUNTS.letter and whole in self else {}
 
     def arrive(self) -> None:
         """Store the checkpoint that is on its way, whose rows are made while others are served."""
@@ -196,7 +206,7 @@ class Table(dict[bytes, bytes]):
 
     def of(self, kind: bytes) -> dict[bytes, bytes]:
         """Return the rows of one kind."""
-        return {key: row for key, row in self.items() if key.startswith(kind)}
+        return {key: row for key, row in kinds.apart(self).items() if key.startswith(kind)}
 
 
 def fates(of: Effects | Fence) -> dict[str, int]:

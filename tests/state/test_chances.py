@@ -166,7 +166,7 @@ def test_the_size_of_a_batch_does_not_show() -> None:
         worker = Worker(PLAN, Table())
         for at in range(0, len(events), size):
             worker.fold(*events[at : at + size])
-        tables.append(dict(worker.table))
+        tables.append(worker.table)
     assert tables[0] == tables[1] == tables[2]
     assert kinds.CHANCES.key("cards") in tables[0]
 

@@ -70,9 +70,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         kinds.LEDGER.key("e"),
         kinds.QUEUE.key(EXPIRY, 100, 0),
         kinds.CALIBRATOR.key("s", IDENTITY.config),
-        kinds.COVERAGE.key("s"),
-        kinds.COURSE.key("s"),
-        kinds.DISTRIBUTION.key("s"),
+        kinds.COUNTS.key("s"),
     }
     entry = one.table.entry("e")
     assert entry is not None
@@ -311,7 +309,7 @@ def test_streams_beyond_the_memory_are_read_again(monkeypatch: pytest.MonkeyPatc
         kinds.FENCE.key(),
         kinds.LEDGER.key("e"),
         kinds.QUEUE.key(EXPIRY, 100, 0),
-        kinds.SCORES.key("s"),
+        kinds.COUNTS.key("s"),
         kinds.CALIBRATOR.key("s", IDENTITY.config),
     ],
 )

@@ -37,9 +37,3 @@ def test_any_changed_bits_within_four_bytes_are_refused(payload: bytes, data: st
         frame[at + i] ^= bits
     with pytest.raises(CorruptFrame, match="checksum of a"):
         unseal(76, 1, bytes(frame))
-
-
-@pytest.mark.parametrize(("kind", "version"), [(-1, 0), (256, 0), (0, -1), (0, 256)])
-def test_kind_and_version_must_fit_a_byte(kind: int, version: int) -> None:
-    with pytest.raises(ValueError, match="range"):
-        seal(kind, version, b"")

@@ -3,14 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from state import kinds
 from state.frames import CorruptFrame
 from state.policy import Policy
 from state.served import Served
-from tests.state.histories import STEADY
 
 
 def served(spec: str, lessons: list[tuple[float, float]]) -> Served:
@@ -50,10 +47,3 @@ def test_state_that_does_not_fit_its_recipe_is_refused(spec: str, options: dict[
     one.recipe = Policy(spec, options).recipe
     with pytest.raises(CorruptFrame, match=r"does not fit|bytes"):
         kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
-
-
-@STEADY
-@given(st.text("ab\x00é", min_size=1), st.text("ab\x00é", min_size=1))
-def test_different_events_and_streams_have_different_keys(one: str, other: str) -> None:
-    for kind, *more in ((kinds.LEDGER,), (kinds.SCORES,), (kinds.CALIBRATOR, "00000001")):
-        assert (kind.key(one, *more) == kind.key(other, *more)) == (one == other)

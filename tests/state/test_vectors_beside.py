@@ -9,7 +9,7 @@ import pytest
 
 from state import calibrators, kinds
 from state.calibrators.multiclass import Multiclass
-from state.events import Calibrated, Event, Forecast, Outcome
+from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
@@ -17,7 +17,6 @@ from state.scoring import segment_pairs
 from state.scoring.pair_scores import PairScores
 from state.scoring.recent import Recent
 from state.scoring.segment_pairs import SegmentPairScores
-from tests.holding import shown
 from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -67,42 +66,12 @@ def played(events: list[Event], of: Policies, size: int = 7) -> Worker:
 
 
 @pytest.mark.parametrize("stream", BOTH)
-def test_challengers_leave_no_trace_in_what_is_served(stream: str) -> None:
-    events = history(stream, 300, 1)
-    plain, shadowed = Worker(policies(**{stream: PLAIN[stream]})), Worker(policies(**{stream: beside(stream)}))
-    for event in events:
-        assert plain.fold(event).outputs == shadowed.fold(event).outputs
-    key = kinds.CALIBRATOR.key(stream, PLAIN[stream].config)
-    assert plain.table[key] == shadowed.table[key]
-    key = kinds.VECTORS.key(stream, PLAIN[stream].config)
-    assert plain.table[key] == shadowed.table[key]
-
-
-@pytest.mark.parametrize("stream", BOTH)
 def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str) -> None:
     events = history(stream, 300, 2)
     (challenger,) = beside(stream).challengers
     key = kinds.CALIBRATOR.key(stream, challenger.config)
     shadowed = played(events, policies(**{stream: beside(stream)})).table
     assert shadowed[key] == played(events, policies(**{stream: challenger})).table[key]
-
-
-@pytest.mark.parametrize("stream", BOTH)
-def test_a_promoted_challenger_serves_what_it_has_learnt(stream: str) -> None:
-    worker = played(history(stream, 60, 3), policies(**{stream: beside(stream)}))
-    (challenger,) = beside(stream).challengers
-    learnt = kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key(stream, challenger.config)], stream)
-    champion = PLAIN[stream]
-    after = replace(challenger, shadow=(Challenger(champion.calibrator, champion.options),))
-    worker = Worker(policies(**{stream: after}), worker.table)
-    raw = Normal(0.0, 1.0) if stream == "numbers" else Probs((0.5, 0.3, 0.2))
-    (answer,) = worker.fold(Forecast(900, None, "new", stream, raw, (), 2000)).outputs
-    assert isinstance(answer, Calibrated)
-    assert (answer.config, answer.version) == (challenger.config, learnt.calibrator.learnt)
-    effects = worker.fold(Outcome(900, None, "new", 1.0, 2001))
-    assert shown(effects, policies(**{stream: after}), kinds.COMPARISON).keys() == {
-        (stream, challenger.config, champion.config)
-    }
 
 
 @pytest.mark.parametrize("stream", BOTH)

@@ -280,7 +280,7 @@ def test_a_stream_that_is_divided_keeps_its_versions_and_goes_on() -> None:
     scored = Scored()
     scored.score("1", 1.5, 2.0, 300)
     scored.score("2", 0.5, -2.5, 100)
-    rows = dict(scored.worker.table)
+    rows = kinds.apart(scored.worker.table)
     found = [(0, key) for key in rows if kind_of(key).of_stream]
     made: list[dict[bytes, bytes]] = [{}, {}]
     Divided("s", [rows, {}], found, [], {(0, 0), (0, 1)}, 0).into(made)
@@ -290,7 +290,7 @@ def test_a_stream_that_is_divided_keeps_its_versions_and_goes_on() -> None:
     ]
     assert [each.held for each in moved.values()] == [0, 0]  # of the ledger nothing has moved here
     other = Scored()
-    other.worker = Worker(PLAN, Table(made[1]))
+    other.worker = Worker(PLAN, Table(kinds.together(made[1])))
     assert off(other.score("2", 0.5, -2.5, 60, told=False)) < 0.04
 
 

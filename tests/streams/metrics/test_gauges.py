@@ -100,7 +100,7 @@ class Live:
         return read(self._rows[partition].get, self._policies, streams, self._engines[partition].fence)
 
     def scores(self, partition: int, stream: str) -> Scores:
-        return kinds.history(self._rows[partition][kinds.SCORES.key(stream)], None).total
+        return kinds.history(kinds.apart(self._rows[partition])[kinds.SCORES.key(stream)], None).total
 
 
 def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
@@ -463,9 +463,9 @@ def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None
 
 def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:
     before = Live(made())
-    row = before.fold(0, pairs(20)).of_streams["s"][kinds.SCORES.key("s")]
+    rows = before.fold(0, pairs(20)).of_streams["s"]
     gauges = made()
-    gauges.assigned(0, holding({kinds.SCORES.key("s"): row}))
+    gauges.assigned(0, holding({key: row for key, row in kinds.apart(rows).items() if key == kinds.SCORES.key("s")}))
     assert value(gauges, "resolved", stream="s") == 20
     # Zero and not absent: increase() must see the first events that a new owner scores.
     assert value(gauges, "scored_events_total", stream="s") == 0

@@ -187,7 +187,8 @@ class Stream:
         """Return the map as a client has it."""
         policy = self.policy
         served = kinds.CALIBRATOR.decode(self.rows[kinds.CALIBRATOR.key("s", policy.config)], "s")
-        history = kinds.history(self.rows[kinds.SCORES.key("s")], self.rows.get(kinds.WINDOWS.key("s")))
+        rows = kinds.apart(self.rows)
+        history = kinds.history(rows[kinds.SCORES.key("s")], rows.get(kinds.WINDOWS.key("s")))
         names = kinds.NAMES.decode(self.rows[kinds.NAMES.key("s", policy.layout)])
         client = Maps(math.inf)
         client.take(0, key_of("s"), encode_map(HERE, policy, served, history, names))

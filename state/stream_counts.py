@@ -1,0 +1,78 @@
+"""What is counted of a stream: kinds of rows of their own, which are stored together as the parts of one row."""
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final, TypeVar
+
+from state.kind import KINDS, Get, Kind
+
+Value = TypeVar("Value")
+_PART: Final = Struct("<cI")
+
+
+class StreamCounts:
+    """The counts of a stream: its rows of all kinds that are a `Kind.part`, one of each.
+
+    An event changes most of them. So they are read, kept and written as one row. A part stays bytes until it is asked
+    for.
+
+    ``stream``: its name.
+    ``get``: reads a stored row by key; a part may ask for one.
+
+    Notes
+    -----
+    Bytes, little-endian: for each part that there is, in ascending order, the letter of its kind, length (u32) and
+    payload.
+    """
+
+    __slots__ = ("_get", "_payloads", "_stream", "_values")
+
+    def __init__(self, stream: str, get: Get) -> None:
+        self._stream = stream
+        self._get = get
+        #: By letter: payloads of parts that nobody has asked for, and values of the others.
+        self._payloads: dict[bytes, bytes] = {}
+        self._values: dict[bytes, Any] = {}
+
+    def has(self, kind: Kind[Any]) -> bool:
+        """Whether there is a part of a kind."""
+        return kind.letter in self._values or kind.letter in self._payloads
+
+    def part(self, kind: Kind[Value], new: Callable[[], Value]) -> Value:
+        """Return the one live copy of a part; ``new`` makes it if there is none. Raises `CorruptFrame`."""
+        value: Value | None = self._values.get(kind.letter)
+        if value is None:
+            payload = self._payloads.pop(kind.letter, None)
+            value = new() if payload is None else kind.parse(kind.key(self._stream), payload, self._get)
+            self._values[kind.letter] = value
+        return value
+
+    def encode(self) -> bytes:
+        """Return the parts; layout in the class's notes."""
+        return joined(self._payloads | {letter: KINDS[letter].payload(value) for letter, value in self._values.items()})
+
+    @classmethod
+    def decode(cls, payload: bytes, stream: str, get: Get) -> "StreamCounts":
+        """Read what `encode` wrote; ValueError or struct.error if it is cut."""
+        made = cls(stream, get)
+        made._payloads = payloads(payload)
+        return made
+
+
+def payloads(payload: bytes) -> dict[bytes, bytes]:
+    """Return the payload of each part by its letter; ValueError or struct.error if they are cut."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(payload):
+        letter, size = _PART.unpack_from(payload, at)
+        at += _PART.size
+        found[letter] = payload[at : at + size]
+        at += size
+    if at != len(payload):
+        raise ValueError(f"counts of {len(payload)} bytes end at {at}")
+    return found
+
+
+def joined(found: Mapping[bytes, bytes]) -> bytes:
+    """Return the payload of a row from its parts' payloads, by letter."""
+    return b"".join([_PART.pack(letter, len(each)) + each for letter, each in sorted(found.items())])
