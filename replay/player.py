@@ -5,7 +5,6 @@ place of what workers count, or beside it, an observer writes down what was answ
 reads that.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -203,18 +202,6 @@ def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> 
 
 def run(part: Part) -> Done:
     """Play one partition."""
-    # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
-    # So only what is new since the last chunk is looked through.
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        return _played(part, gc.collect)
-    finally:
-        if before:
-            gc.enable()
-
-
-def _played(part: Part, collect: Callable[[int], int]) -> Done:
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition
     with ExitStack() as stack:
@@ -234,13 +221,11 @@ def _played(part: Part, collect: Callable[[int], int]) -> Done:
             order.note(chunk.records)
             for reader, player in zip(readers, players, strict=True):
                 events = reader.events(chunk.records)
-                # Nobody holds the outputs when what is new is looked through: that took a tenth of the time.
                 if answers:
                     write_answers(answers, n, chunk.records, events, player.play(events))
                 else:
                     player.play(events)
             report(chunk.done)
-            collect(0)
     if source.until_ms is not None and not part.rows:
         for player in players:
             player.run_on(max(source.until_ms, order.latest))

@@ -16,6 +16,7 @@ import orjson
 from lab import demo
 from replay.configuration import Configuration, configurations
 from replay.player import Part, _Reader, run
+from replay.processes import seldom_collected
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
 from state.fence import FORECASTS, OUTCOMES
@@ -55,7 +56,7 @@ def main() -> None:
     clock = time.process_time if options.cpu else time.perf_counter
     settings = Settings.from_env({})
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, seldom_collected():
         directory = Path(temporary)
         demo.export(options.flights, directory)
         paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
