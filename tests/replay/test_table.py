@@ -100,37 +100,6 @@ def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        # Times that lack digits or an offset, and such as could be read in two ways.
-        ("0.5,1,1.767226E+09", r"row 2 holds '1.767226E\+09', whose last digits were cut"),
-        (
-            "0.5,1,2026-01-01T00:00:00[Europe/Atlantis]",
-            "names the zone 'Europe/Atlantis'; --time-zone says",
-        ),
-        ("0.5,1,03/04/2026", r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
-        # Scores in another unit.
-        ("25,1,2026-01-01\n800,0,2026-01-01", r"100% of the scores are not in \[0, 1\] .* --score-unit"),
-        # No column of labels.
-        (
-            "\n".join(f".1,{i / 100},2026-01-01" for i in range(60)),
-            "holds '0.01' and 59 other values.* name the column of labels",
-        ),
-    ],
-)
-def test_what_cannot_be_read_is_named_and_not_guessed(tmp_path: Path, rows: str, said: str) -> None:
-    with pytest.raises(TableError, match=said):
-        records(table(tmp_path, f"p,fraud,at\n{rows}\n"), FORECASTS)
-
-
-def test_labels_are_read_by_a_table(tmp_path: Path) -> None:
-    text = "p,fraud,at\n.1,Fraud,2026-01-01\n.2,legit,2026-01-02\n.3,open,2026-01-03\n.4,,2026-01-04\n"
-    given = {"fraud": 1, "legit": 0, "open": None}
-    source = table(tmp_path, text, Columns("p", "fraud", "at", labels=given))
-    assert [(each["event_id"], each["y"]) for _, each in values(source, OUTCOMES)] == [("0", 1), ("1", 0)]
-
-
-@pytest.mark.parametrize(
     ("written", "answer", "meant"),
     [
         ("1 2 1", "1=0,2=1", [0, 1, 0]),
@@ -442,7 +411,7 @@ def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, 
         ("blank.jsonl", b"\n \n", "holds no records"),
         ("empty.jsonl", b"", "is empty"),
         ("cut.parquet", b"PAR1 and no more", "no Parquet file that can be read"),
-        ("book.xls", b"\xd0\xcf\x11\xe0", "Excel workbook"),
+        ("book.xls", b"\xd0\xcf\x11\xe0", "neither text nor Parquet"),
         ("cut.jsonl.gz", gzip.compress(b'{"event_id": "a", "ts": 1}\n' * 5000)[:-20], "is cut"),
     ],
 )
