@@ -235,7 +235,7 @@ class Rows:
                 return {name: of(each) for name, each in column.items()}
             return [*compress(column, kept.tolist())] if isinstance(column, list) else column[kept]
 
-        return Rows(*(of(getattr(self, each.name)) for each in fields(self) if each.name != "notes"), self.notes)
+        return replace(self, **{each.name: of(getattr(self, each.name)) for each in fields(self) if each.name != "notes"})
 
 
 def read(path: Path, columns: Columns) -> Rows:
