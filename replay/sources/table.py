@@ -235,7 +235,9 @@ class Rows:
                 return {name: of(each) for name, each in column.items()}
             return [*compress(column, kept.tolist())] if isinstance(column, list) else column[kept]
 
-        return replace(self, **{each.name: of(getattr(self, each.name)) for each in fields(self) if each.name != "notes"})
+        return replace(
+            self, **{each.name: of(getattr(self, each.name)) for each in fields(self) if each.name != "notes"}
+        )
 
 
 def read(path: Path, columns: Columns) -> Rows:
