@@ -138,7 +138,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     gaps = draw(st.sampled_from([(0, 1, 2), (0, 1, 4, 20), (0, 0, 5, 100), (0, 5, SLACK - 50, SLACK + 50)]))
     ahead = draw(st.sampled_from([(0,), (0, 0, 0, 0, 0, 0, SLACK + 1, 40 * SLACK)]))
     streams = draw(st.lists(st.sampled_from(list(STREAMS)), min_size=1, max_size=4, unique=True))
-    entities, weighed = draw(st.sampled_from([(0,), (0, 7, 8), (7, 8, 9)])), draw(st.booleans())
+    entities, weighed = draw(st.sampled_from([(0,), (0,), (0, 0, 7), (7, 8, 9)])), draw(st.booleans())
     said: dict[str, tuple[str, Any]] = {}
     for _ in range(n):
         now += rng.choice(gaps)
