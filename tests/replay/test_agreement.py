@@ -18,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.columns import losses
@@ -41,6 +42,7 @@ from state.scoring.scores import Scores
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS
 from state.witnesses import SLACK
+from tests.night import EXAMPLES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
 #: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
@@ -198,6 +200,7 @@ def played_in_memory(
     return player, player.end(), letters
 
 
+@examples(max_examples=3 * EXAMPLES, deadline=None)
 @given(plans(), histories(), PLANS)
 def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event], crashes: Plan) -> None:
     events = [fitting(plan, each) for each in events]
