@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 
 from aiokafka import TopicPartition
@@ -17,7 +16,6 @@ from aiokafka.errors import KafkaError
 from replay import first_rows
 from replay.engine_output import EngineOutput
 from replay.first_rows import Group, open_group
-from replay.loaded import Loaded
 from replay.sources.topics import TopicSource
 from state.fence import Fence
 from streams.config.settings import Settings
@@ -79,11 +77,10 @@ def write(settings: Settings, source: TopicSource, group: Group, folded: Sequenc
 
 
 async def _write(settings: Settings, source: TopicSource, group: Group, folded: Sequence[EngineOutput]) -> None:
-    at = datetime.now(UTC).isoformat(timespec="seconds")
     read = {label: {"name": of["topic"], "offsets": of["offsets"]} for label, of in source.manifest().items()}
-    async with first_rows.beginning(settings, len(folded), "trueup replay") as begun:
+    async with first_rows.beginning(settings, group, read, "trueup replay") as begun:
         for n, each in enumerate(folded):
-            await begun.give(each.rows, _fence(source, n, each), Loaded(read, at, 0, settings.outputs, group.since[n]))
+            await begun.give(each.rows, _fence(source, n, each))
         offsets = {
             TopicPartition(name, n): span[1]
             for name, spans in zip(source.names, source.spans, strict=True)

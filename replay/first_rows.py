@@ -8,16 +8,17 @@ of what they were made of.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import chain
-from typing import Any
+from typing import Any, Final, Self
 
+import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from replay.loaded import Loaded
 from replay.moves import is_of_engine
 from state import kinds
 from state.fence import Fence
@@ -30,6 +31,53 @@ from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from streams.kafka.writer import append, writer
 from streams.records.skips import PoisonError
+
+VERSION: Final = 2
+#: What the file is called that a snapshot is, and not a table or records.
+SNAPSHOT: Final = "snapshot"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a partition began with."""
+
+    #: Name, size and digest of each file, or name and offsets of each topic.
+    files: Mapping[str, Any]
+    #: When, ISO 8601; for people.
+    at: str
+    #: How many.
+    rows: int
+    #: Topics of calibrated and resolved records and of dead letters, and their next offsets then.
+    outputs: tuple[str, str, str]
+    since: tuple[int, int, int]
+
+    def encode(self) -> bytes:
+        """Return the record."""
+        return orjson.dumps({"version": VERSION, **asdict(self)}, option=orjson.OPT_SORT_KEYS)
+
+    def begins(self, outputs: Sequence[str]) -> tuple[int, int, int]:
+        """Return the offsets from which on the group has written its outputs: 0 in a topic that was none of them."""
+        known = dict(zip(self.outputs, self.since, strict=True))
+        first, second, third = (known.get(name, 0) for name in outputs)
+        return first, second, third
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Read a record; raises ValueError, KeyError or TypeError if it is none."""
+        made = orjson.loads(value)
+        if made.pop("version") != VERSION:
+            raise ValueError("it is of another version")
+        first, second, third = made.pop("since")
+        return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third))
+
+    def __str__(self) -> str:
+        named = " and ".join(str(each["name"]) for each in self.files.values())
+        command = "trueup load"
+        if SNAPSHOT in self.files:
+            command = "trueup state restore"
+        elif any("offsets" in each for each in self.files.values()):
+            command = "trueup replay --write-state"
+        return f"{self.rows:,} rows that '{command}' made of {named} ({self.at})"
 
 
 @dataclass(frozen=True)
@@ -115,22 +163,21 @@ class Beginning:
     """What a command writes of the first rows of a group."""
 
     settings: Settings
+    group: Group
     producer: AIOKafkaProducer
     changelog: Claims
+    #: What the rows were made of, and when, see `Loaded`.
+    files: Mapping[str, Any]
+    at: str
     #: Fences of the partitions that have their rows.
     fences: list[Fence] = field(default_factory=list)
 
     async def give(
-        self,
-        rows: Callable[[], Iterable[tuple[bytes, bytes]]],
-        fence: Fence,
-        told: Loaded,
-        more: Iterable[tuple[bytes, bytes]] = (),
+        self, rows: Callable[[], Iterable[tuple[bytes, bytes]]], fence: Fence, more: Iterable[tuple[bytes, bytes]] = ()
     ) -> int:
         """Write the rows of the next partition, but for its fence, and for audits all of them; return how many.
 
         ``rows``: returns them. A fence among them is left out.
-        ``told``: what they were made of; how many there are is filled in.
         ``more``: rows that audits do not begin with.
         """
         own, partition = kinds.FENCE.key(), len(self.fences)
@@ -139,28 +186,35 @@ class Beginning:
         await self.changelog.append(partition, more)
         again = chain((each for each in rows() if each[0] != own), [(own, fence.encode())])
         copied = ((None, in_force.LOADED_ROW + key, row, ()) for key, row in again)
-        said = (None, in_force.LOADED, replace(told, rows=count).encode(), ())
+        told = Loaded(self.files, self.at, count, self.settings.outputs, self.group.since[partition])
+        said = (None, in_force.LOADED, told.encode(), ())
         for records in (copied, [said]):
             await append(self.producer, self.settings.configurations, partition, records)
         return count
 
 
 @asynccontextmanager
-async def beginning(settings: Settings, partitions: int, command: str) -> AsyncIterator[Beginning]:
+async def beginning(
+    settings: Settings, group: Group, files: Mapping[str, Any], command: str, at: str = ""
+) -> AsyncIterator[Beginning]:
     """Claim all partitions of a changelog, let rows be given, and then give each partition its fence.
 
     Raises TopicsError if there is a state: another run of the command, or a worker, has written it meanwhile; or if
     workers run, or the brokers refuse. Then the changelog holds no state that a worker would accept.
+
+    ``files``: what the rows are made of, see `Loaded`.
+    ``at``: when they were made; now if empty.
     """
     try:
         async with writer(settings) as producer:
-            made = Beginning(settings, producer, Claims(settings, producer.client, command))
-            await made.changelog.claim(range(partitions))
+            at = at or datetime.now(UTC).isoformat(timespec="seconds")
+            made = Beginning(settings, group, producer, Claims(settings, producer.client, command), files, at)
+            await made.changelog.claim(range(group.partitions))
             if await _has_state(settings):
                 raise TopicsError(
                     f"{settings.changelog} has a state by now, of another run of '{command}' or of a worker"
                 )
-            for n in range(partitions):
+            for n in range(group.partitions):
                 await made.changelog.begin(n)
             yield made
             await _require_stopped(settings)

@@ -21,7 +21,6 @@ from replay import first_rows
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
 from replay.first_rows import Group
-from replay.loaded import Loaded
 from replay.player import Done, parts, play
 from replay.run import Show
 from replay.score import dead
@@ -110,13 +109,11 @@ async def _write(
     """Return how many rows were written, and how many routes."""
     if settings.has_intake:
         await _require_kept(settings, last_ms)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
     written = routes = 0
-    async with first_rows.beginning(settings, len(folded), "trueup load") as begun:
+    async with first_rows.beginning(settings, group, files, "trueup load") as begun:
         for n, each in enumerate(folded):
             each.fence.next[:] = group.next[n]
-            told = Loaded(files, at, 0, settings.outputs, group.since[n])
-            written += await begun.give(each.rows, each.fence, told)
+            written += await begun.give(each.rows, each.fence)
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):

@@ -5,7 +5,6 @@ place of what workers count, or beside it, an observer writes down what was answ
 reads that.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from state.engine import Partition
 from state.events import Event, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.ledger import IMMATURE, WAITING, Row
-from state.policies import Policies
 from state.service import Service
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -78,7 +76,7 @@ class Player:
 
     ``configurations``: at least one.
     ``directory``: where the tape is kept.
-    ``rejected``: called with each dead letter.
+    ``rejected``: called with each dead letter; None: they are only counted.
     ``rows``: whether `rows` is asked for at the end; then there is one configuration, with challengers of its own.
     """
 
@@ -86,7 +84,7 @@ class Player:
         self,
         configurations: Sequence[Configuration],
         directory: Path,
-        rejected: Callable[[Rejected], None] = lambda _: None,
+        rejected: Callable[[Rejected], None] | None = None,
         *,
         rows: bool = False,
     ) -> None:
@@ -112,7 +110,7 @@ class Player:
         rejected = partition.end().rejected
         for reason in rejected:
             dead[reason] = dead.get(reason, 0) + 1
-        if rejected:
+        if rejected and self._rejected is not None:
             for output in outputs:
                 if isinstance(output, Rejected):
                     self._rejected(output)
@@ -203,18 +201,6 @@ def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> 
 
 def run(part: Part) -> Done:
     """Play one partition."""
-    # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
-    # So only what is new since the last chunk is looked through.
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        return _played(part, gc.collect)
-    finally:
-        if before:
-            gc.enable()
-
-
-def _played(part: Part, collect: Callable[[int], int]) -> Done:
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition
     with ExitStack() as stack:
@@ -225,22 +211,20 @@ def _played(part: Part, collect: Callable[[int], int]) -> Done:
             dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
 
         players = [
-            Player(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore, rows=part.rows)
+            Player(group, part.directory / f"group-{i}", bury if part.letters and not i else None, rows=part.rows)
             for i, group in enumerate(part.groups)
         ]
-        readers = [_Reader(part, group[0].policies) for group in part.groups]
+        decoders = [Decoder(group[0].policies, part.limits, part.direct) for group in part.groups]
         order = _Order()
         for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n)):
             order.note(chunk.records)
-            for reader, player in zip(readers, players, strict=True):
-                events = reader.events(chunk.records)
-                # Nobody holds the outputs when what is new is looked through: that took a tenth of the time.
+            for decoder, player in zip(decoders, players, strict=True):
+                events = decoded(decoder, chunk.records)
                 if answers:
                     write_answers(answers, n, chunk.records, events, player.play(events))
                 else:
                     player.play(events)
             report(chunk.done)
-            collect(0)
     if source.until_ms is not None and not part.rows:
         for player in players:
             player.run_on(max(source.until_ms, order.latest))
@@ -251,8 +235,15 @@ def _played(part: Part, collect: Callable[[int], int]) -> Done:
     return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 
-def _ignore(_: Rejected) -> None:
-    """Let a dead letter be counted only."""
+def decoded(decoder: Decoder, records: Sequence[SourceRecord]) -> list[Event]:
+    """Return the events of some records."""
+    forecast, outcome = decoder.forecast, decoder.outcome
+    return [
+        Rejected(offset, key, value, topic, reason)
+        if reason
+        else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
+        for timestamp, topic, offset, key, value, reason, headers in loaded(decoder, records)
+    ]
 
 
 class _Order:
@@ -291,20 +282,3 @@ class _Order:
         if max(self._latest) == -inf:
             return None, None
         return int(min(self._least)), int(max(self._latest))
-
-
-class _Reader:
-    """Turns records into events for one group."""
-
-    def __init__(self, part: Part, policies: Policies) -> None:
-        self._decoder = Decoder(policies, part.limits, part.direct)
-
-    def events(self, records: Sequence[SourceRecord]) -> list[Event]:
-        """Return the events of some records."""
-        forecast, outcome = self._decoder.forecast, self._decoder.outcome
-        return [
-            Rejected(offset, key, value, topic, reason)
-            if reason
-            else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
-            for timestamp, topic, offset, key, value, reason, headers in loaded(self._decoder, records)
-        ]

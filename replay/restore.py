@@ -19,8 +19,7 @@ from replay.audit.checkpoint import Rows, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.first_rows import Group
-from replay.loaded import SNAPSHOT, Loaded
+from replay.first_rows import SNAPSHOT, Group
 from replay.snapshot import Manifest, SnapshotError, SnapshotPart
 from replay.sources.files import identity
 from state import formats, journal
@@ -140,13 +139,12 @@ async def _write(
 ) -> int:
     """Write rows and fences, and return how many."""
     written, files = 0, {SNAPSHOT: identity(path)}
-    async with first_rows.beginning(settings, group.partitions, "trueup state restore") as begun:
+    async with first_rows.beginning(settings, group, files, "trueup state restore", manifest.at) as begun:
         for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
             rows = _read(settings, directory / f"partition-{n}")
             fence = fence_of(rows)
             fence.next[:] = next_
-            told = Loaded(files, manifest.at, 0, settings.outputs, group.since[n])
-            written += await begun.give(rows.items, fence, told, [_begun(place, next_, group.since[n])])
+            written += await begun.give(rows.items, fence, [_begun(place, next_, group.since[n])])
     return written
 
 

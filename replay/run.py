@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +13,10 @@ from time import perf_counter
 import orjson
 
 from agents import __version__
-from replay import bootstrap, export_state, output_topic, score
+from replay import bootstrap, engine_output, export_state, score
 from replay.comparison import compared
 from replay.configuration import Configuration
-from replay.engine_output import EngineOutput, answers
+from replay.engine_output import EngineOutput
 from replay.measure import VOLUME
 from replay.player import Done, parts, play
 from replay.report import pdf
@@ -98,10 +97,6 @@ def _recipes(configuration: Configuration) -> list[object]:
     return [*recipes, default and [default.recipe, default.labels], policies.early_ttl_ms]
 
 
-def _report(show: Show, what: str, size: int, done: int) -> None:
-    show(what, done, size)
-
-
 def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, Pace]:
     """Do what is asked for, and return what was found.
 
@@ -113,7 +108,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
     settings = Settings.from_env(environment)
     source = request.source
     if request.to_topic is not None:
-        output_topic.check(settings, request.to_topic, source.partitions)
+        engine_output.check(settings, request.to_topic, source.partitions)
     successor = request.write_state and export_state.target(environment, request.write_state)
     if successor:
         group = export_state.opened(successor, source.partitions)
@@ -141,7 +136,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
             answers=request.answers,
             rows=request.write_state is not None,
         )
-        done = play(made, request.processes, partial(_report, show, "replaying", source.size))
+        done = play(made, request.processes, lambda read: show("replaying", read, source.size))
         seconds = perf_counter() - began
         show("scoring", 0, 0)
         result = _result(request, groups, done)
@@ -200,7 +195,7 @@ def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput],
     if request.output is not None:
         show(f"writing {request.output}", 0, 0)
         with written(request.output) as file:
-            file.writelines(answer.value + b"\n" for answer in answers(folded))
+            file.writelines(answer.value + b"\n" for answer in engine_output.answers(folded))
     if request.letters is not None:
         with written(request.letters) as file:
             for part in folded:
@@ -219,4 +214,4 @@ def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput],
             file.write(pdf.printed(shown))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
-        output_topic.send(settings, request.to_topic, result.run, folded)
+        engine_output.send(settings, request.to_topic, result.run, folded)

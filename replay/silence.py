@@ -94,9 +94,14 @@ def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[st
         latest = max(source.latest_ms[stream] for stream in streams)
         yield (
             f"Labels of {named} took up to {words(latest)}, longer than the {words(DEFAULT_TTL_MS)} for which a worker "
-            f"keeps forecasts where no `ttl` is set. They are kept for {words(ttl)} here. A worker does the same with "
-            f'these lines in its streams file:\n[streams.{json.dumps(streams[0])}]\nttl = "{words(ttl)}"'
+            f"keeps forecasts where no `ttl` is set. They are kept for {words(ttl)} here. "
+            + _written(streams[0], f'ttl = "{words(ttl)}"')
         )
+
+
+def _written(stream: str, lines: str) -> str:
+    """Say which lines of a streams file let a worker do the same."""
+    return f"A worker does the same with these lines in its streams file:\n[streams.{json.dumps(stream)}]\n{lines}"
 
 
 def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
@@ -150,7 +155,6 @@ def _sentences(source: TableSource, before: Policies, after: Policies) -> Iterat
             yield f"{what}, as the streams file says."
             continue
         yield (
-            f"{what}, {'the `matures` of the streams file' if matures else 'by which 99 in 100 ones were known'}. A "
-            f"worker does the same with these lines in its streams file:\n[streams.{json.dumps(streams[0])}]\n"
-            f'matures = "{age}"\nsilence = 0\nttl = "{ttl}"'
+            f"{what}, {'the `matures` of the streams file' if matures else 'by which 99 in 100 ones were known'}. "
+            + _written(streams[0], f'matures = "{age}"\nsilence = 0\nttl = "{ttl}"')
         )

@@ -56,19 +56,23 @@ class Stream:
     by_version: dict[str, Served] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
 class _Note:
-    """What is noted of an event while its row is there."""
+    """What is noted of an event while its row is there; ``index`` at once, all else where it is known.
 
-    #: Number of a probability in the order of answers; of classes and numbers, number of the event in the order of
-    #: resolution.
-    index: int
+    ``index``: number of a probability in the order of answers; of classes and numbers, number of the event in the order
+      of resolution.
+    """
+
+    __slots__ = ("index", "place", "windows", "x")
     #: Number of the event of a probability in the order of resolution.
-    place: int = -1
+    place: int
     #: For classes and numbers, the window in which each contender counts it.
-    windows: Sequence[int] = ()
+    windows: Sequence[int]
     #: Features of the forecast, where they are asked for.
-    x: Sequence[float] = ()
+    x: Sequence[float]
+
+    def __init__(self, index: int) -> None:
+        self.index = index
 
 
 class Taping:
@@ -240,8 +244,9 @@ class Taping:
                 self._note_before(self._issued)
             row.seen.place = self._resolved
             self._resolved += 1
-            for bias, p in self._biased(of, row):
-                bias.observe(row.seen.x, row.raw, p, row.y)
+            if of.biases:
+                for bias, p in self._biased(of, row):
+                    bias.observe(row.seen.x, row.raw, p, row.y)
         else:
             self._score_vectors(of, row, event_id, applied)
             row.seen.index = self._serial
@@ -266,7 +271,7 @@ class Taping:
         if service.kind == PROBABILITY:
             for note, value in zip(self._note_revised, (row.seen.place, int(y), row.resolved_ts), strict=True):
                 note(value)
-            for bias, p in self._biased(of, row):
+            for bias, p in self._biased(of, row) if of.biases else ():
                 bias.observe(row.seen.x, row.raw, p, was, -1)
                 bias.observe(row.seen.x, row.raw, p, y)
             return
@@ -321,11 +326,10 @@ class Taping:
 
     def _biased(self, of: Stream, row: Row) -> Iterator[tuple[Bias, Any]]:
         """Yield the biases in which an event of a probability counts, and what was answered."""
-        if of.biases:
-            warm = self._warm(of, row)
-            for n, (bias, p) in enumerate(zip(of.biases, self._answers_of(of, row), strict=True)):
-                if n not in warm:
-                    yield bias, p
+        warm = self._warm(of, row)
+        for n, (bias, p) in enumerate(zip(of.biases, self._answers_of(of, row), strict=True)):
+            if n not in warm:
+                yield bias, p
 
     def _score_vectors(self, of: Stream, row: Row, event_id: str, applied: int) -> None:
         """Count an event of classes or numbers in the scores of every contender."""

@@ -116,13 +116,13 @@ class TopicReader:
                 self._unpacks[place.topic] = limit
                 self._consumer.seek(place, position)  # what was fetched was unpacked by the limit before
             while position < end:
-                batches, position = self._run(self._next(place))
-                for record in batches:
-                    if record.offset >= end:
-                        position = end
-                        break
-                    yield record
-                if batches:
+                found, position = self._run(self._next(place))
+                if found and found[-1].offset >= end:
+                    position = end
+                    yield from [each for each in found if each.offset < end]
+                    break
+                yield from found
+                if found:
                     since = monotonic()
                 elif monotonic() - since > STILL_SECONDS:
                     said = f"{place.topic}/{place.partition} gave nothing for {STILL_SECONDS:g} s at offset {position}"

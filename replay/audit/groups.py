@@ -16,7 +16,7 @@ from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import INPUTS, LABELS, OUTPUTS, Derivation
 from replay.audit.reader import PartitionReader, Span, origins, width
 from replay.audit.rows import Memory, RowStore, fence_of
-from replay.loaded import Loaded
+from replay.first_rows import Loaded
 from replay.moves import Move
 from replay.topic_reader import Extent
 from state.frames import CorruptFrame

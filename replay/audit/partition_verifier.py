@@ -20,6 +20,7 @@ from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
 from state.fence import FORECAST_FATES, INPUT_FATES, OUTCOME_ERASED
+from state.quick import new
 from streams.config.in_force import InForce
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -189,10 +190,11 @@ class Rederivation:
         label, _, value = encode(output, self._settings, self._number)
         if isinstance(output, Calibrated):
             headers = () if output.carried is None else tuple(output.carried.headers)
-            made[label].append(Derived(output.event_id, output.key, value, headers))
+            made[label].append(new(Derived, (output.event_id, output.key, value, headers)))
         elif isinstance(output, Resolved):
             headers = () if output.carried is None else tuple(output.carried.headers)
-            made[label].append(Derived(_Joined(output.event_id, output.revision), output.key, value, headers))
+            identity = new(_Joined, (output.event_id, output.revision))
+            made[label].append(new(Derived, (identity, output.key, value, headers)))
         else:
             topic = (self._settings.forecasts, self._settings.outcomes)[output.topic]
             place = topic, self._number, output.offset

@@ -9,7 +9,7 @@ from aiokafka.client import AIOKafkaClient
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import INPUTS, LABELS, Skips
 from replay.audit.terms import Configurations
-from replay.loaded import Loaded
+from replay.first_rows import Loaded
 from replay.moves import Move, MoveError
 from replay.topic_reader import Extent, TopicReader
 from streams.config import in_force

@@ -6,10 +6,10 @@ or with the forecast if the table does not say when labels came.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, tzinfo
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +181,8 @@ class TableSource(FileSource):
                     made |= {"stream": rows.streams[row], "p": float(rows.scores[row])}
                     if rows.segments:
                         made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
-                    if rows.entities[row]:
-                        made["entity"] = rows.entities[row]
+                    made |= {name: column[row] for name, column in rows.texts.items() if column[row]}
                     made |= {name: float(column[row]) for name, column in rows.numbers.items() if known[name][row]}
-                    if rows.versions[row]:
-                        made["model_version"] = rows.versions[row]
                 else:
                     made["y"] = int(rows.labels[row])
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
@@ -215,12 +212,10 @@ class Rows:
     streams: list[str]
     #: By column; empty where a row has none.
     segments: Mapping[str, list[str]]
-    #: What each row is about; empty where it is not known.
-    entities: list[str]
+    #: By field, what each row is about and versions of the model; empty where it is not known.
+    texts: Mapping[str, list[str]]
     #: By field, weights and chances of a label; NaN where a row has none.
     numbers: Mapping[str, Floats]
-    #: Versions of the model; empty where it is not known.
-    versions: list[str]
     #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
     #: What was assumed, in sentences.
@@ -230,6 +225,18 @@ class Rows:
     def count(self) -> int:
         """Number of rows."""
         return len(self.scores)
+
+    def at(self, kept: NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows."""
+
+        def of(column: Any) -> Any:  # noqa: ANN401 - a field
+            if isinstance(column, Mapping):
+                return {name: of(each) for name, each in column.items()}
+            return [*compress(column, kept.tolist())] if isinstance(column, list) else column[kept]
+
+        return replace(
+            self, **{each.name: of(getattr(self, each.name)) for each in fields(self) if each.name != "notes"}
+        )
 
 
 def read(path: Path, columns: Columns) -> Rows:
@@ -274,11 +281,8 @@ def read(path: Path, columns: Columns) -> Rows:
     if columns.stream is not None:
         streams = names.read(found["--stream-column"], streams)
     segments = {name: names.read(found[f"--segments {name}"], [""] * count) for name in columns.segments}
-    entities = [""] * count if columns.entity is None else names.read(found["--entity"], [""] * count)
-    weighing = {"weight": columns.weight, "label_rate": columns.label_rate}
-    options = {name: f"--{name.replace('_', '-')}" for name, column in weighing.items() if column is not None}
-    numbers = {name: scores.numbers(found[option]) for name, option in options.items()}
-    versions = [""] * count if columns.model_version is None else names.read(found["--model-version"], [""] * count)
+    texts = {name: names.read(each, [""] * count) for name, each in _of(found, "entity", "model_version").items()}
+    numbers = {name: scores.numbers(each) for name, each in _of(found, "weight", "label_rate").items()}
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -286,9 +290,14 @@ def read(path: Path, columns: Columns) -> Rows:
             "labels as known with the score"
         )
     labels[silent] = np.nan
-    said = ids, streams, segments, entities, numbers, versions
+    said = ids, streams, segments, texts, numbers
     rows = Rows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
+
+
+def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
+    """Return the columns of fields, by the field, as far as options name them."""
+    return {name: each for name in names if (each := found.get(f"--{name.replace('_', '-')}"))}
 
 
 def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
@@ -306,25 +315,7 @@ def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
     said = (
         f"{left:,} rows without score, label and time were" if left > 1 else "1 row without score, label and time was"
     )
-    note = f"{said} passed over, the first is row {first}."
-
-    def of(column: list[str]) -> list[str]:
-        return [name for name, keep in zip(column, kept.tolist(), strict=True) if keep]
-
-    return Rows(
-        rows.scores[kept],
-        rows.labels[kept],
-        rows.times[kept],
-        rows.label_times[kept],
-        of(rows.ids),
-        of(rows.streams),
-        {name: of(column) for name, column in rows.segments.items()},
-        of(rows.entities),
-        {name: column[kept] for name, column in rows.numbers.items()},
-        of(rows.versions),
-        rows.silent[kept],
-        [*rows.notes, note],
-    )
+    return replace(rows.at(kept), notes=[*rows.notes, f"{said} passed over, the first is row {first}."])
 
 
 def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], zone: tzinfo) -> list[str]:
@@ -344,11 +335,10 @@ def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str,
     when = quoted(found["--time"].cells[at])
     others = int(wrong.sum()) - 1
     more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""
-    swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
     raise found["--label-time"].wrong(
         at,
         f", before its score's time {when}{more}; correct the times, or leave out --label-time to take labels as known "
-        f"with the score.{swapped}",
+        "with the score",
     )
 
 
@@ -359,14 +349,6 @@ def _labels(column: Column, columns: Columns) -> Floats:
     try:
         meant = meanings(counts, columns.labels) | {"": np.nan}
     except ValueError as exc:
-        raise TableError(f"--label {shown(columns.label)} {exc}{_when(column, columns)}") from exc
+        raise TableError(f"--label {shown(columns.label)} {exc}") from exc
     found: Floats = np.array([meant[cell] for cell in cells])
     return found
-
-
-def _when(column: Column, columns: Columns) -> str:
-    """Return what to do with a label's column that holds times; empty if it holds something else."""
-    with suppress(TableError):
-        times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
-        return "; if it says when what you forecast happened, name it by --label-time, too"
-    return ""

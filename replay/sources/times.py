@@ -37,14 +37,6 @@ _UNITS: Final = (
 )
 #: Of .NET, 100 ns each: 1970-01-01 in them. As nanoseconds since 1970, those of these decades are of early 1990.
 _TICKS: Final = 621_355_968_000_000_000
-#: What SAS and Stata count since 1960, and what R and Spark count since 1970: the size of a number does not tell them
-#: apart, so they are only named. Each with what 1970-01-01 is in it, and what makes ms of it.
-_COUNTS: Final = (
-    ("days since 1970", 0, 86_400_000.0),
-    ("days since 1960, as in SAS", 3_653, 86_400_000.0),
-    ("seconds since 1960, as in SAS", 315_619_200, 1e3),
-    ("milliseconds since 1960, as in Stata", 315_619_200_000, 1.0),
-)
 #: Dates of digits alone, by their length.
 _DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
 #: 1970-01-01 in spreadsheets.
@@ -60,7 +52,6 @@ _ISO: Final = re.compile(
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 #: A number whose last digits were not written, where there are fewer behind the mark than the exponent says.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
-_OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
 #: How else people write times; what fits is proposed, not taken.
 _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
@@ -299,17 +290,12 @@ def _wrong(
 
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
     """Return what to say of a cell that is written in no known way, as others are."""
-    if _OF_DAY.fullmatch(cell):
-        return f", a time of day; {column.option} needs a column with dates"
     if (match := _ISO.fullmatch(cell)) and match[15]:
         return f", which names the zone {match[15]!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
-    number = float(cell.replace(",", ".")) if _NUMBER.fullmatch(cell) else None
-    if number is not None and (counts := _counts(number, clock)):
-        return f", which would be {' or '.join(counts)}; write the column as dates"
     if fits := _fitting(unknown[:_TRIED], clock):
         listed = " or ".join(f"{column.option}-format '{each}'" for each in fits)
         said = f"is not ISO 8601; say how it is written: {listed}"
-    elif number is not None:
+    elif _NUMBER.fullmatch(cell):
         said = (
             f"is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
             f"spreadsheet, nor as a date of digits; {column.option}-format says how it is written"
@@ -333,12 +319,6 @@ def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
     some = [form for form in (*made, *_OTHERS) if any(_fits(form, cell, clock) for cell in cells[:2])]
     fits = {form: sum(_fits(form, cell, clock) for cell in cells) for form in some}
     return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]
-
-
-def _counts(value: float, clock: _Clock) -> list[str]:
-    """Return what a number would be, counted as nothing is that is read."""
-    made = {what: (value - zero) * to_ms for what, zero, to_ms in _COUNTS}
-    return [f"{_date(round(ms))[:10]} in {what}" for what, ms in made.items() if clock.span[0] <= ms < clock.span[1]]
 
 
 def _fits(form: str, cell: str, clock: _Clock) -> bool:

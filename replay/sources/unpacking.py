@@ -24,27 +24,12 @@ _OPEN: Final[dict[bytes, Callable[[IO[bytes]], Any]]] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7z": lzma.LZMAFile,
 }
-#: What is no text, by its first bytes, and what to do with it.
-_OTHERS: Final = {
-    b"\xd0\xcf\x11\xe0": "is an Excel workbook: save its sheet as CSV",
-    b"Obj\x01": "is an Avro file: write it as Parquet or CSV",
-    b"ORC": "is an ORC file: write it as Parquet or CSV",
-    b"ARRO": "is a Feather file: write it as Parquet or CSV",
-    b"SQLi": "is an SQLite database: export the table as CSV",
-    b"%PDF": "is a PDF: export the table as CSV",
-    b"\0\0\0\0": "is no text (SAS writes such files): write it as Parquet or CSV",
-    b"$FL2": "is an SPSS file: write it as Parquet or CSV",
-    b"<sta": "is a Stata file: write it as Parquet or CSV",
-    b"\x89HDF": "is an HDF5 file: write it as Parquet or CSV",
-    b"X\n\0\0": "is an R file: write it by write.csv",
-    b"RDX2": "is an R file: write it by write.csv",
-    b"RDX3": "is an R file: write it by write.csv",
-    b"\x80\x04": "is a pickle of Python: write it as Parquet or CSV",
-    b"\x80\x05": "is a pickle of Python: write it as Parquet or CSV",
-    b"<htm": "is a page of HTML, whatever its name says: save its table as CSV",
-    b"<!DO": "is a page of HTML, whatever its name says: save its table as CSV",
-    b"<?xm": "is XML, whatever its name says: save its table as CSV",
-}
+#: How files begin that are no text: Excel, Avro, ORC, Feather, SQLite, PDF, SAS, SPSS, Stata, HDF5, R, Python's pickle;
+#: and what is no table although it is text: HTML and XML.
+_OTHERS: Final = (
+    *(b"\xd0\xcf\x11\xe0", b"Obj\x01", b"ORC", b"ARRO", b"SQLi", b"%PDF", b"\0\0\0\0", b"$FL2", b"<sta", b"\x89HDF"),
+    *(b"X\n\0\0", b"RDX2", b"RDX3", b"\x80\x04", b"\x80\x05", b"<htm", b"<!DO", b"<?xm"),
+)
 #: A JSON object or array; SQL Server writes names of columns in brackets.
 _JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")
 _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
@@ -85,7 +70,7 @@ def begins(path: Path) -> bytes:
         raise SettingsError(f"cannot read {part}: {exc.strerror}") from exc
     if not first:
         raise TableError(f"{part} is empty")
-    if not any(first.startswith(magic) for magic in _PACKED):
+    if not first.startswith(_PACKED):
         recognised(part, first)
     return first
 
@@ -99,10 +84,11 @@ def holds_json(path: Path) -> bool:
 
 def recognised(path: Path, first: bytes) -> None:
     """Raise TableError if what a file holds begins as something that is no text."""
-    for magic, what in _OTHERS.items():
-        if first.startswith(magic):
-            raise TableError(f"{path} {what}")
-    if any(first.startswith(magic) for magic in _PACKED):
+    if first.startswith(_OTHERS):
+        raise TableError(
+            f"{path} is neither text nor Parquet, whatever its name says, or it is HTML or XML: save its table as CSV"
+        )
+    if first.startswith(_PACKED):
         raise TableError(f"{path} holds a packed file: unpack it first")
 
 

@@ -15,11 +15,13 @@ import orjson
 
 from lab import demo
 from replay.configuration import Configuration, configurations
-from replay.player import Part, _Reader, run
+from replay.player import Part, decoded, run
+from replay.processes import seldom_collected
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings
+from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 
 ALONE = (
@@ -38,11 +40,11 @@ def part(source: FileSource, made: list[Configuration], directory: Path) -> Part
     return Part(source, 0, [made], Limits(), None, directory)
 
 
-def empty(source: FileSource, made: list[Configuration], directory: Path) -> None:
+def empty(source: FileSource, made: list[Configuration]) -> None:
     """Read, merge and decode."""
-    reader = _Reader(part(source, made, directory), made[0].policies)
+    decoder = Decoder(made[0].policies, Limits())
     for chunk in merged(source.read(FORECASTS, 0), source.read(OUTCOMES, 0)):
-        reader.events(chunk.records)
+        decoded(decoder, chunk.records)
 
 
 def main() -> None:
@@ -55,7 +57,7 @@ def main() -> None:
     clock = time.process_time if options.cpu else time.perf_counter
     settings = Settings.from_env({})
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, seldom_collected():
         directory = Path(temporary)
         demo.export(options.flights, directory)
         paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
@@ -67,7 +69,7 @@ def main() -> None:
             for i in range(options.repeat):
                 began = clock()
                 if names == ("empty",):
-                    empty(source, made, directory)
+                    empty(source, made)
                 else:
                     run(part(source, made, directory / f"{'-'.join(names)}-{i}"))
                 took.append(clock() - began)

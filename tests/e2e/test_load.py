@@ -13,6 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from cli import main, options
 from replay import first_rows
 from replay.audit import auditor
+from replay.first_rows import Group
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_intake import Hour, Source
 from tests.e2e.world import World, wait_for
@@ -114,8 +115,9 @@ def source(topic: str, key: str, **record: object) -> Source:
 
 async def loaded_elsewhere_meanwhile(made: World) -> None:
     """A load that stood still before it wrote anything finds the rows of this one, and writes nothing."""
+    group = Group([(0, 0)] * made.partitions, [(0, 0, 0)] * made.partitions)
     with pytest.raises(TopicsError, match="has a state by now, of another run of 'trueup load'"):
-        async with first_rows.beginning(made.settings, made.partitions, "trueup load"):
+        async with first_rows.beginning(made.settings, group, {}, "trueup load"):
             pass
 
 

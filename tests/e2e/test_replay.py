@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from cli import skip
 from replay.configuration import configurations
-from replay.output_topic import HEADER
+from replay.engine_output import HEADER
 from replay.run import Request, replay
 from replay.sources.topics import Range, reread, resolved
 from state import kinds

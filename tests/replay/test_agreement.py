@@ -3,7 +3,9 @@
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
 challengers and segments. Some clocks run ahead. The workers' engine folds the events in batches of any size,
 with checkpoints and crashes in between. Compared are what is served and drawn, what becomes of every record, every
-label and revision, the state of every calibrator, the champion's and the challengers', and all scores and comparisons.
+label and revision, the state of every calibrator, the champion's and the challengers', all scores and comparisons, and
+what is counted by weight. Entities decide what is learnt; the first looks at a calibrator and the last are at what it
+has learnt.
 """
 
 from collections.abc import Sequence
@@ -16,11 +18,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.columns import losses
 from replay.configuration import Configuration, promotions
-from replay.partition_result import PartitionResult
+from replay.partition_result import WHOLE, PartitionResult
 from replay.player import Player
 from replay.segments import rows_of
 from state import coverage, kinds
@@ -39,6 +42,7 @@ from state.scoring.scores import Scores
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS
 from state.witnesses import SLACK
+from tests.night import EXAMPLES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
 #: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
@@ -96,6 +100,8 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
     matures = draw(st.sampled_from([0, 15, 30]))
     ttl = matures + draw(st.sampled_from([1, 40, 300]))
     segments, pairs = draw(st.sampled_from(SEGMENTS))
+    silence = silent if matures and draw(st.booleans()) else None
+    weighed = stream not in RAW and draw(st.booleans())
     return Policy(
         calibrator,
         options,
@@ -103,13 +109,15 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         ttl_ms=ttl,
         shadow=shadow if draw(st.booleans()) else (),
         matures_ms=matures,
-        silence=silent if matures and draw(st.booleans()) else None,
+        silence=silence,
         unlabelled=draw(st.sampled_from(["unknown", "unknown", "alike"])),
         learn=draw(st.sampled_from(["", "arrival", "maturity"] if matures else ["", "arrival"])),
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
         segments=segments,
         pairs=pairs,
         bands=None if stream in RAW else draw(st.sampled_from(BANDS)),
+        label_rate="chance" if weighed and silence is None else "",
+        weight="amount" if weighed else "",
     )
 
 
@@ -132,6 +140,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     gaps = draw(st.sampled_from([(0, 1, 2), (0, 1, 4, 20), (0, 0, 5, 100), (0, 5, SLACK - 50, SLACK + 50)]))
     ahead = draw(st.sampled_from([(0,), (0, 0, 0, 0, 0, 0, SLACK + 1, 40 * SLACK)]))
     streams = draw(st.lists(st.sampled_from(list(STREAMS)), min_size=1, max_size=4, unique=True))
+    entities, weighed = draw(st.sampled_from([(0,), (0,), (0, 0, 7), (7, 8, 9)])), draw(st.booleans())
     said: dict[str, tuple[str, Any]] = {}
     for _ in range(n):
         now += rng.choice(gaps)
@@ -149,7 +158,10 @@ def histories(draw: st.DrawFn) -> list[Event]:
             said[name] = made
             x = (rng.choice((-1.0, 0.5)),) if made[0] == "features" else ()
             values = tuple(rng.choice(VALUES) for _ in range(3))  # of which a stream takes those it has names for
-            events.append(Forecast(*place, name, *made, x, ts, b"value", values))
+            weight, chance = (rng.choice((0.0, 1.0, 250.0)), rng.choice((0.1, 1.0))) if weighed else (1.0, 1.0)
+            events.append(
+                Forecast(*place, name, *made, x, ts, b"value", values, None, rng.choice(entities), weight, chance)
+            )
         elif kind == "outcome":
             events.append(Outcome(*place, name, rng.choice(LABELS), ts, b"value", rng.choice((0, 0, 0, 1, 2))))
         else:
@@ -188,6 +200,7 @@ def played_in_memory(
     return player, player.end(), letters
 
 
+@examples(max_examples=3 * EXAMPLES, deadline=None)
 @given(plans(), histories(), PLANS)
 def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event], crashes: Plan) -> None:
     events = [fitting(plan, each) for each in events]
@@ -215,11 +228,14 @@ def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event],
         assert [
             (made.streams[stream], *served) for stream, *served in zip(*(column[name] for name in names), strict=True)
         ] == [(each.stream, each.raw, each.p, each.draw, each.version, each.ts) for each in chances]
-        # Every label, and every revision.
+        # Every label, and every revision, but for those that taught nothing.
+        untaught = {(chances[n].event_id, chances[n].ts, chances[n].version) for n in made.column("untaught").tolist()}
         said = [
             each
             for each in engine.outputs
-            if isinstance(each, Resolved) and plan_of(plan, each.stream).kind == PROBABILITY
+            if isinstance(each, Resolved)
+            and plan_of(plan, each.stream).kind == PROBABILITY
+            and (each.event_id, each.issued_ts, each.version) not in untaught
         ]
         joined = [each for each in said if not each.revision]
         assert [
@@ -273,6 +289,10 @@ def same_stream(
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == number]
     same_segments(policy, stream, table, made)
     same_bands(policy, stream, table, made, resolved)
+    same_weights(stream, table, made)
+    (look,) = [each for each in made.looks if (each.stream, each.contender) == (stream, 0)][-1:]
+    calibrator, outstanding = contenders[0].calibrator, contenders[0].outstanding
+    assert look[3:] == (calibrator.learnt, calibrator.error(), calibrator.bound(outstanding))
     scored, apart = Scores(), WarmUp()
     until = [made.warmed.get((stream, n), len(column["stream"])) for n in range(len(contenders))]
     for i, y in resolved:
@@ -319,6 +339,16 @@ def same_bands(
     row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
     assert (row is None) == (not of_stream.any())
     assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
+
+
+def same_weights(stream: str, table: Table, made: PartitionResult) -> None:
+    """See that events are counted by the same weights."""
+    stored = {}
+    for key, row in table.of(kinds.WEIGHTED.letter).items():
+        of, layout, slot = kinds.WEIGHTED.of(key)
+        if of == stream:
+            stored[WHOLE if (layout, slot) == kinds.WHOLE else slot] = kinds.WEIGHTED.decode(row)
+    assert stored == made.weighted.get((stream, 0), {})
 
 
 def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult, recipes: list[str]) -> None:

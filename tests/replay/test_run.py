@@ -14,22 +14,15 @@ import pytest
 from cli.replay_table import warnings
 from replay.configuration import Configuration, configurations
 from replay.report.page import page
-from replay.report.recommendation import verdicts
 from replay.result import Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
-from state import kinds
 from state.calibrators import make
 from state.fence import FATES, INPUT_FATES
-from state.scoring.windows import overall as overall_scores
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.partitioner import partition
-from streams.records.decoding import Decoder
-from streams.records.limits import Limits
 from tests.e2e.world import ROOT
-from tests.events import mixed
-from tests.replay.history import lines, replayed, written
-from tests.state.histories import Worker
+from tests.replay.history import replayed, written
 
 N = 1500
 ENVIRONMENT = {"TRUEUP_DEFAULT_CALIBRATOR": "platt+regret_matching"}
@@ -44,36 +37,6 @@ def asked(directory: Path, *calibrators: str, partitions: int = 1, **options: ob
 
 def found(request: Request) -> Result:
     return replay(request, ENVIRONMENT)[0]
-
-
-@pytest.mark.usefixtures("no_warm_up")
-def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> None:
-    overall = found(asked(tmp_path)).contenders[0].overall
-    assert overall is not None
-    decoder = Decoder(SETTINGS.policies, Limits())
-    worker = Worker(SETTINGS.policies)
-    timed = sorted(
-        (line["timestamp"], topic, number, line)
-        for topic, label in enumerate(("forecasts", "outcomes"))
-        for number, line in enumerate(lines(mixed(N).sent, label))
-    )
-    events = [
-        (decoder.outcome if topic else decoder.forecast)(number, b"", orjson.dumps(line), at)
-        for at, topic, number, line in timed
-    ]
-    for at in range(0, len(events), 1000):
-        worker.fold(*events[at : at + 1000])
-    total = overall_scores(
-        [
-            kinds.history(row, worker.table.get(kinds.WINDOWS.key(key[1:].decode())))
-            for key, row in worker.table.of(kinds.SCORES.letter).items()
-        ]
-    )
-    assert overall.raw.n == total.n > 1000
-    assert overall.calibrated.ece == pytest.approx(total.error("calibrated"), abs=1e-9)
-    assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-5)
-    assert overall.regret_brier == pytest.approx(total.regret("brier"), abs=1e-5)
-    assert overall.regret_log == pytest.approx(total.regret("log"), abs=1e-5)
 
 
 def test_result_and_files_are_the_same_with_one_process_or_three(tmp_path: Path) -> None:
@@ -156,25 +119,6 @@ def test_configurations_that_read_otherwise_run_beside_one_another(tmp_path: Pat
     assert ("platt", "short") not in {(each.name, each.against) for each in result.differences}
 
 
-@pytest.mark.usefixtures("no_warm_up")
-def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
-    forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]
-    outcomes = [{"event_id": str(i), "y": i % 4, "ts": 100 + i} for i in range(50)]
-    plan = '[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n'
-    result = replayed(tmp_path, forecasts, outcomes, {"s": plan})
-    contender = result.contenders[0]
-    assert contender.overall is None
-    assert contender.vectors["intent"].resolved == 38
-    assert contender.vectors["intent"].figures["raw"]["accuracy"] == pytest.approx(12 / 38)
-    assert result.dead["outcomes"] == {"label": 12}
-    assert orjson.loads(result.encode())["contenders"][0]["vectors"]["intent"]["resolved"] == 38
-    assert contender.vectors["intent"].figures["raw"].keys() >= {"alarm_log10", "auc", "log_loss"}
-    assert result.vector_differences == {"intent": []}
-    (made,) = verdicts(result)
-    assert made.headline == "No choice can be made for intent: too few forecasts have an outcome."
-    assert "intent: 38 resolved after the warm-up" in page(result).decode()
-
-
 def test_biases_that_a_calibrator_bounds_are_those_of_the_workers(tmp_path: Path) -> None:
     plan = '[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = ["age"]\n'
     n = 200
@@ -215,17 +159,6 @@ def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> No
     assert other.ece == 0.0
     assert list(contender.recipes) == [contender.configs["a"]]
     assert orjson.loads(contender.recipes[contender.configs["a"]])["calibrator"] == "identity"
-
-
-def test_features_show_the_bias_along_each(tmp_path: Path) -> None:
-    made = [(str(i), i % 3 - 1, i) for i in range(300)]
-    forecasts = [{"event_id": i, "stream": "s", "p": 0.5, "x": {"amount": x}, "ts": ts} for i, x, ts in made]
-    outcomes = [{"event_id": i, "y": x > 0, "ts": ts + 1} for i, x, ts in made]
-    plan = '[streams.s]\ncalibrator = "platt"\nfeatures = ["amount"]\n'
-    (contender,) = replayed(tmp_path, forecasts, outcomes, {"s": plan}).contenders
-    (bias,) = contender.streams["s"].features
-    assert bias.feature == "amount"
-    assert bias.raw < -0.3
 
 
 def test_dead_letters_are_counted_and_written_with_their_reason(tmp_path: Path) -> None:

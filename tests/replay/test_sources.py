@@ -1,6 +1,5 @@
 """Files as topics: formats, keys, partitions, times; and the merge beside the worker's own."""
 
-import gzip
 import random
 import sys
 from collections import deque
@@ -75,13 +74,6 @@ def test_files_behind_intake_have_its_keys_and_scopes_also_where_outcomes_name_n
 def test_record_without_a_time_is_rejected_for_it(tmp_path: Path) -> None:
     path = write(tmp_path / "f", {"event_id": "a", "ts": 5}, {"event_id": "b"})
     assert [each.reason for each in all_of(FileSource(path, path), OUTCOMES)] == [None, "timestamp"]
-
-
-def test_gzip_is_read_as_what_it_holds(tmp_path: Path) -> None:
-    plain, outcomes = written(tmp_path, 300)
-    packed = tmp_path / "packed.gz"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert all_of(FileSource(packed, outcomes), FORECASTS) == all_of(FileSource(plain, outcomes), FORECASTS)
 
 
 def test_parquet_gives_the_records_of_its_json_lines(tmp_path: Path) -> None:

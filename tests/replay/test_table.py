@@ -100,59 +100,26 @@ def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("written", "asked", "given", "meant"),
     [
-        # Times that lack digits or an offset, and such as could be read in two ways.
-        ("0.5,1,1.767226E+09", r"row 2 holds '1.767226E\+09', whose last digits were cut"),
-        (
-            "0.5,1,2026-01-01T00:00:00[Europe/Atlantis]",
-            "names the zone 'Europe/Atlantis'; --time-zone says",
-        ),
-        ("0.5,1,03/04/2026", r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
-        # Scores in another unit.
-        ("25,1,2026-01-01\n800,0,2026-01-01", r"100% of the scores are not in \[0, 1\] .* --score-unit"),
-        # No column of labels.
-        (
-            "\n".join(f".1,{i / 100},2026-01-01" for i in range(60)),
-            "holds '0.01' and 59 other values.* name the column of labels",
-        ),
+        ("1 2 1", "1=?,2=?", "1=0,2=1", [0, 1, 0]),
+        ("-1 1 -1.0", "-1=?,1=?", "-1=0,1=1", [0, 1, 0]),
+        ("F", "F=?", "F=1", [1]),
+        ("legit fraud open", "legit=0,fraud=1,open=?", "legit=0,fraud=1,open=skip", [0, 1]),
+        ('"lost, won" it\'s=so', '"lost, won=?",it\'s=so=?', '"lost, won=1",it\'s=so=0', [1, 0]),
     ],
 )
-def test_what_cannot_be_read_is_named_and_not_guessed(tmp_path: Path, rows: str, said: str) -> None:
-    with pytest.raises(TableError, match=said):
-        records(table(tmp_path, f"p,fraud,at\n{rows}\n"), FORECASTS)
-
-
-def test_labels_are_read_by_a_table(tmp_path: Path) -> None:
-    text = "p,fraud,at\n.1,Fraud,2026-01-01\n.2,legit,2026-01-02\n.3,open,2026-01-03\n.4,,2026-01-04\n"
-    given = {"fraud": 1, "legit": 0, "open": None}
-    source = table(tmp_path, text, Columns("p", "fraud", "at", labels=given))
-    assert [(each["event_id"], each["y"]) for _, each in values(source, OUTCOMES)] == [("0", 1), ("1", 0)]
-
-
-@pytest.mark.parametrize(
-    ("written", "answer", "meant"),
-    [
-        ("1 2 1", "1=0,2=1", [0, 1, 0]),
-        ("-1 1 -1.0", "-1=0,1=1", [0, 1, 0]),
-        ("0 1 2", "0=0,1=1,2=skip", [0, 1]),
-        ("F", "F=1", [1]),
-        ("legit fraud open", "legit=0,fraud=1,open=skip", [0, 1]),
-        ("\"lost, won\" it's=so it's=so", "'it'\"'\"'s=so=0,\"lost, won=1\"'", [1, 0, 0]),
-    ],
-)
-def test_labels_that_may_mean_several_things_are_asked_about_with_an_answer_that_works(
-    tmp_path: Path, trueup: Trueup, written: str, answer: str, meant: list[int]
+def test_labels_that_may_mean_several_things_are_asked_about_and_an_answer_is_taken(
+    tmp_path: Path, trueup: Trueup, written: str, asked: str, given: str, meant: list[int]
 ) -> None:
     path = tmp_path / "scores.csv"
     cells = re.findall(r'"[^"]*"|\S+', written)
     path.write_text("p,fraud,at\n" + "".join(f".1,{cell},2026-01-01\n" for cell in cells))
-    asked = replayed(trueup, path, SCORED)
-    assert asked.status == UNUSABLE
-    assert f"add: --labels {answer};" in asked.err
-    typed = shlex.split(f"--labels {answer}")
-    assert trueup(f"replay --table {path} {SCORED}", *typed).status == 0
-    source = table(tmp_path, path.read_text(), replace(PLAIN, labels=parse(typed[1])))
+    refused = replayed(trueup, path, SCORED)
+    assert refused.status == UNUSABLE
+    assert f"add: --labels {shlex.quote(asked)}" in refused.err
+    assert trueup(f"replay --table {path} {SCORED}", f"--labels={given}").status == 0
+    source = table(tmp_path, path.read_text(), replace(PLAIN, labels=parse(given)))
     assert [each["y"] for _, each in values(source, OUTCOMES)] == meant
 
 
@@ -418,8 +385,11 @@ def test_a_label_time_that_nobody_means_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("score", "said"),
     [
-        ("vector", r"--score 'vector\.values\[1\]'"),
-        ("vector.values", r"--score 'vector\.values\[1\]'"),
+        (
+            "vector",
+            r"holds struct<values: list<.*>>; name a value inside by its path, such as NAME\.field or NAME\[1\]",
+        ),
+        ("vector.values", r"holds list<.*>; name a value inside"),
         ("vector.values[2]", r"not every row has a value \[2\]"),
         ("vector.x", "there is no x in struct"),
     ],
@@ -442,7 +412,7 @@ def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, 
         ("blank.jsonl", b"\n \n", "holds no records"),
         ("empty.jsonl", b"", "is empty"),
         ("cut.parquet", b"PAR1 and no more", "no Parquet file that can be read"),
-        ("book.xls", b"\xd0\xcf\x11\xe0", "Excel workbook"),
+        ("book.xls", b"\xd0\xcf\x11\xe0", "neither text nor Parquet"),
         ("cut.jsonl.gz", gzip.compress(b'{"event_id": "a", "ts": 1}\n' * 5000)[:-20], "is cut"),
     ],
 )

@@ -31,17 +31,6 @@ from tests.replay.audit.partitions import (
 SETTINGS = Settings.from_env({})
 
 
-def test_a_changed_answer_is_named_with_what_changed() -> None:
-    topics = served(mixed(200).sent, SETTINGS)
-    record = topics.records["calibrated"][77]
-    p = orjson.loads(record.value or b"")["p"]
-    topics.replace("calibrated", 77, altered(record.value, p=p + 2**-40))
-    found = difference(topics)
-    assert (found.partition, found.topic, found.offset) == (3, "calibrated", 77)
-    assert found.event_id == orjson.loads(record.value or b"")["event_id"]
-    assert found.fields == {"p": (p + 2**-40, p)}
-
-
 def test_of_several_differences_the_first_is_named() -> None:
     topics = served(mixed(200).sent, SETTINGS)
     for offset in (150, 30, 90):
@@ -56,20 +45,17 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(("label", "field"), [(label, each) for label, names in FIELDS.items() for each in names])
-def test_any_changed_field_is_noticed(label: str, field: str) -> None:
+def test_any_changed_field_is_named_with_what_changed(label: str, field: str) -> None:
     topics = served(mixed(200).sent, SETTINGS)
     value = topics.records[label][60].value
-    was = orjson.loads(value or b"")[field]
-    topics.replace(label, 60, altered(value, **{field: was + 1 if isinstance(was, int | float) else f"{was}x"}))
-    assert difference(topics).topic == label
-
-
-def test_an_altered_copy_at_the_end_is_named() -> None:
-    topics = served(mixed(200).sent, SETTINGS)
-    record = topics.records["calibrated"][5]
-    topics.append("calibrated", record.key, altered(record.value, p=0.5))
+    record = orjson.loads(value or b"")
+    was = record[field]
+    now = was + 2**-40 if isinstance(was, float) else was + 1 if isinstance(was, int) else f"{was}x"
+    topics.replace(label, 60, altered(value, **{field: now}))
     found = difference(topics)
-    assert (found.offset, list(found.fields)) == (len(topics.records["calibrated"]) - 1, ["p"])
+    assert (found.partition, found.topic) == (3, label)
+    if field != "event_id":  # of another event it is another record
+        assert (found.offset, found.event_id, found.fields) == (60, record["event_id"], {field: (now, was)})
 
 
 @pytest.mark.parametrize("label", ["calibrated", "resolved", "dead-letters"])

@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from replay import moves
 from replay.audit import checkpoint, follower, intake_verifier, mapper, router_verifier
 from replay.audit.account import Account, Followed, Sent
-from replay.audit.along import NOTHING, Along, Reached
+from replay.audit.along import NOTHING, Along
 from replay.audit.checkpoint import Begun, Rows
 from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
@@ -464,20 +464,6 @@ def test_what_was_left_out_is_kept_until_the_next_audit_begins_behind_it() -> No
     kept = [("scores", 0, 7), ("scores", 1, 0), (routes, 1, 5), (labels, 1, 3), (labels, 0, 0)]
     judged = [("scores", 0, 6), (routes, 1, 4), (labels, 1, 2)]
     assert [place for place in kept + judged if not follower.is_judged(settings, left, *place)] == kept
-
-
-def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert checkpoint.read_begun(tmp_path, {}) == Begun()
-    rows = {0: Rows(tmp_path / "router-0", (3, 2), Reached(4, [(0, 2), (1, 1)]))}
-    left = Begun(sources={"scores/0": 7}, routers=rows, skipped=[("scores", 0, 9, "skipped at 9: why")])
-    checkpoint.write_begun(tmp_path, {"application": "one"}, left)
-    assert checkpoint.read_begun(tmp_path, {"application": "one"}) == left
-    with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
-        checkpoint.read_begun(tmp_path, {"application": "two"})
-    path = tmp_path / checkpoint.SOURCES
-    path.write_bytes(path.read_bytes().replace(b":7", b":9"))
-    with pytest.raises(Unauditable, match="it is damaged; delete it to audit the sources from the beginning"):
-        checkpoint.read_begun(tmp_path, {"application": "one"})
 
 
 def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:

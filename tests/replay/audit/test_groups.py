@@ -16,7 +16,6 @@ from replay.moves import EVENT, LABELS, Move, MoveError, Upstream
 from state import kinds, ledger
 from state.events import Forecast, Outcome
 from state.fence import Fence
-from state.kind import shown
 from state.policies import Policies
 from state.policy import Policy
 from state.rescale import rescaled
@@ -170,12 +169,3 @@ def test_a_partition_must_end_where_it_was_divided(tmp_path: Path) -> None:
     parts = ended()
     with pytest.raises(Unauditable, match="partition 1 of old was divided when"):
         groups.divided(told(parts), left([parts[0], parts[0]], tmp_path), tmp_path)
-
-
-def test_rows_are_called_by_what_they_are() -> None:
-    assert shown(kinds.FENCE.key()) == "the fence"
-    assert shown(kinds.CALIBRATOR.key("s", "00112233")) == "a calibrator of stream 's'"
-    assert shown(kinds.SEGMENT.key("s", b"abcd", 3)) == "the scores of a segment of stream 's'"
-    assert shown(kinds.COMPARISON.key("s", "00112233", "44556677")) == "a comparison with a challenger of stream 's'"
-    assert shown(kinds.QUEUE.key(1, 5, 0)) == "the entries of a queue"
-    assert shown(b"?x") == "the row b'?x'"

@@ -62,19 +62,6 @@ def test_a_record_that_was_changed_is_named_with_the_field(avro: Settings, label
     assert (found.topic, found.offset, list(found.fields)) == (label, record.offset, [name])
 
 
-def test_a_field_that_was_carried_cannot_be_changed(avro: Settings) -> None:
-    topics = served(carrying(1), avro)
-    values = OutputValues(avro.registry)
-    record = next(
-        each
-        for each in with_schema(topics, "calibrated")
-        if each.offset > 9 and set(values.fields(each.value or b"").get("carried", ())) == {"n"}
-    )
-    topics.replace("calibrated", record.offset, changed("calibrated", record.value or b"", carried={"n": "-1"}))
-    found = difference(topics, avro)
-    assert (found.offset, list(found.fields)) == (record.offset, ["carried"])
-
-
 def test_a_copy_may_stand_there_in_another_format_and_must_say_the_same(avro: Settings) -> None:
     topics, plain = served(carrying(1), avro), served(carrying(1), RAW)
     before = topics.audit(avro).checked

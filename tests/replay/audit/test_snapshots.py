@@ -11,7 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from replay import signature, snapshot
-from replay.audit.output_matcher import Settled, Unauditable
+from replay.audit.output_matcher import Settled
 from replay.audit.partition_verifier import OUTPUTS, Derivation
 from replay.audit.reader import PartitionReader
 from replay.audit.rows import Memory
@@ -36,17 +36,6 @@ def test_an_audit_begins_at_rows_whatever_the_journal_says_of_what_was_before() 
     checked = audited(topics, since=since).checked
     assert checked.forecasts + checked.outcomes == len(second)
     assert checked.waiting == checked.unsettled == 0
-
-
-def test_entries_that_are_missing_behind_a_snapshot_are_noticed() -> None:
-    rows = Memory()
-    topics = served(carrying(1, 100), RAW, rows=rows)
-    since = Derivation(Memory(rows), tuple(Settled(len(topics.records[label])) for label in OUTPUTS))
-    count = len(topics.records["journal"])
-    served([each._replace(ts=each.ts + 60_000) for each in carrying(2, 100)], RAW, topics=topics, rows=rows)
-    topics.drop("journal", count)
-    with pytest.raises(Unauditable, match="entries were deleted"):
-        audited(topics, since=since)
 
 
 class Growing(PartitionReader):
