@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from aiokafka.errors import KafkaError
-
-from cli import snapshot
-from cli.options import DONE, UNUSABLE, Commands, command, refused, settings
+from cli import reading, snapshot
+from cli.options import DONE, UNUSABLE, Commands, command, print_json, refused, settings
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import topics
+from streams.kafka.topics import TopicsError
 from streams.records.output_values import OutputValues
 from streams.sources.registry import RegistryError
 
@@ -25,6 +23,7 @@ def add(commands: Commands) -> None:
         commands,
         "audit",
         "derive every served prediction again from the topics, and compare bit for bit",
+        "cli.audit:run",
         says="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
         "Follows what workers, routers and intakes wrote down as in force; for all else give it the settings of the "
         f"workers. Status 1: something differs; {UNUSABLE}: it could not be checked.",
@@ -65,10 +64,10 @@ def add(commands: Commands) -> None:
         "of the topic `resolved` alone, by no code of the worker; a file has them as JSON lines. The gauge "
         "trueup_certificate has the same digits if the records go back as far as its state",
     )
-    audit.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Audit, follow an event, or compute the certificate, and return the status."""
     if options.snapshot is not None and (options.sources or options.event or options.certificate):
         raise SettingsError("--from is of the workers' answers: leave out --sources, --event and --certificate")
     if options.signers is not None and options.snapshot is None:
@@ -104,7 +103,7 @@ def _certificate(options: argparse.Namespace) -> int:
     except ValueError as exc:
         return refused(exc)
     if options.json:
-        print(json.dumps(found))
+        print_json(found)
         return DONE
     for stream, kinds in found.items():
         for kind, (n, bound) in kinds.items():
@@ -141,18 +140,11 @@ def _unlike_resolved(record: bytes) -> str:
 
 async def _values(settings: Settings, topic: str) -> list[bytes]:
     """Return the values of a topic, in JSON; TopicsError if it cannot be read."""
-    from streams.kafka.whole_topics import batches  # noqa: PLC0415 - the client takes a while to import
-
-    if await topics.partitions(settings, topic) is None:
-        raise topics.TopicsError(f"there is neither a file nor a topic {topic}")
-    reads, found = OutputValues(settings.registry), list[bytes]()
+    await reading.width(settings, topic, ", nor a file of that name")
+    reads = OutputValues(settings.registry)
+    values = [record.value async for record in reading.records(settings, [topic])]
     try:
-        async for _, records in batches(settings, [topic]):
-            values = [record.value for record in records]
-            await reads.load(values)
-            found += [reads.json(value or b"") for value in values]
-    except (RegistryError, ValueError) as exc:
-        raise topics.TopicsError(f"cannot read {topic}: {exc}") from exc
-    except KafkaError as exc:
-        raise topics.TopicsError(f"cannot read {topic} from {', '.join(settings.brokers)}: {exc}") from exc
-    return found
+        await reads.load(values)
+    except RegistryError as exc:
+        raise TopicsError(f"cannot read {topic}: {exc}") from exc
+    return [reads.json(value or b"") for value in values]

@@ -31,12 +31,12 @@ def add(commands: Commands) -> None:
         commands,
         "load",
         "let a new group begin with what a table of the past teaches",
+        "cli.load:run",
         says=DESCRIPTION,
         more=EPILOG,
         json_output=True,
         dry_run=True,
     )
-    load.set_defaults(run=run)
     history.add_files(load)
     load.add_argument(
         "--keys",

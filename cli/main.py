@@ -17,11 +17,11 @@ from agents import __version__, logs, terminal
 from cli import (
     audit,
     config,
+    dead_letters,
     dev,
     doctor,
     forget,
     history,
-    letters,
     load,
     options,
     replay,
@@ -33,6 +33,7 @@ from cli import (
     topics,
 )
 from replay.sources.record import TableError
+from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 
@@ -62,7 +63,7 @@ COMMANDS: Final = (
     replay,
     load,
     audit,
-    letters,
+    dead_letters,
     forget,
     snapshot,
     state,
@@ -128,7 +129,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             level = os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper()
             logs.configure(level, getattr(given, "stage", None) or given.command)
             return int(given.run(given))
-    except (SettingsError, TopicsError, TableError) as exc:
+    except (SettingsError, TopicsError, TableError, CorruptFrame) as exc:
         return options.refused(exc)
     except KeyboardInterrupt:
         return 130

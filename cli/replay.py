@@ -40,12 +40,12 @@ def add(commands: Commands) -> None:
         commands,
         "replay",
         "run history again: compare calibrators, rebuild state",
+        "cli.replay:run",
         says=DESCRIPTION,
         more=EPILOG,
         streams=False,
         json_output=True,
     )
-    replay.set_defaults(run=run)
     what, files = history.add_source(replay)
     what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")
     files.add_argument(

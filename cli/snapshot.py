@@ -3,10 +3,8 @@
 import argparse
 from pathlib import Path
 
-from aiokafka.errors import KafkaError
-
+from cli import reading
 from cli.options import DONE, Commands, command, refused, settings, tell
-from streams.kafka.topics import TopicsError
 
 
 def add(commands: Commands) -> None:
@@ -15,6 +13,7 @@ def add(commands: Commands) -> None:
         commands,
         "snapshot",
         "write the state of a group to one file, from which an audit or another cluster goes on",
+        "cli.snapshot:take",
         says="Reads the changelog, and changes no topic; workers may run meanwhile. The file has the rows of each "
         "partition as its last checkpoint left them, and where it stands in inputs, journal and outputs. 'trueup audit "
         "--from FILE' begins there, 'trueup state restore FILE' on another cluster, too.",
@@ -22,7 +21,6 @@ def add(commands: Commands) -> None:
     )
     taken.add_argument("file", type=Path, metavar="FILE", help="the file; one that is there is replaced")
     taken.add_argument("--sign", type=Path, metavar="KEY", help="sign it by ssh-keygen with this private key: FILE.sig")
-    taken.set_defaults(run=_take)
 
 
 def add_restore(actions: Commands) -> None:
@@ -31,6 +29,7 @@ def add_restore(actions: Commands) -> None:
         actions,
         "restore",
         "let a group without a state begin with a snapshot, on this cluster or on another one",
+        "cli.snapshot:restore",
         says="The inputs must be there, with any offsets: each partition goes on behind the last record of each that "
         "is in the snapshot, found by its time and content. Topics must exist and have as many partitions. An audit "
         "begins with what was restored.",
@@ -39,7 +38,6 @@ def add_restore(actions: Commands) -> None:
     )
     restored.add_argument("file", type=Path, metavar="FILE", help="what 'trueup snapshot' wrote")
     add_signers(restored)
-    restored.set_defaults(run=_restore)
 
 
 def add_signers(parser: argparse.ArgumentParser) -> None:
@@ -52,17 +50,17 @@ def add_signers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _take(options: argparse.Namespace) -> int:
+def take(options: argparse.Namespace) -> int:
+    """Write the file, say what it has, and return the status."""
     from replay import snapshot  # noqa: PLC0415 - not part of a worker
     from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
 
+    of = settings()
     try:
-        of = settings()
-        made = snapshot.take(of, options.file, options.sign)
+        with reading.asked("cannot read the state"):
+            made = snapshot.take(of, options.file, options.sign)
     except Unauditable as exc:
         return refused(ValueError(str(exc)))
-    except KafkaError as exc:
-        raise TopicsError(f"cannot read the state: {exc!r}", lasting=False) from exc
     said = (
         f"{options.file} has {made.rows:,} rows of {made.application}, in {(n := len(made.partitions))} "
         f"partition{'s' * (n != 1)} with {made.applied:,} records applied"
@@ -77,15 +75,15 @@ def _take(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _restore(options: argparse.Namespace) -> int:
+def restore(options: argparse.Namespace) -> int:
+    """Let the group begin with the file, say so, and return the status."""
     from replay import restore  # noqa: PLC0415 - not part of a worker
     from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
 
     try:
-        said = restore.restore(settings(), options.file, options.signers, dry_run=options.dry_run)
+        with reading.asked("the brokers", "; run the command again"):
+            said = restore.restore(settings(), options.file, options.signers, dry_run=options.dry_run)
     except Unauditable as exc:
         return refused(ValueError(str(exc)))
-    except KafkaError as exc:
-        raise TopicsError(f"the brokers: {exc!r}; run the command again", lasting=False) from exc
     tell(options, said)
     return DONE

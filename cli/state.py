@@ -1,10 +1,7 @@
 """``trueup state``: move a group's state to other partitions, restore it, or leave out a poisonous record."""
 
-import argparse
-import os
-
 from cli import snapshot
-from cli.options import DONE, Commands, command, group, positive, settings, tell
+from cli.options import Commands, command, group, positive
 
 
 def add(commands: Commands) -> None:
@@ -14,6 +11,7 @@ def add(commands: Commands) -> None:
         actions,
         "rescale",
         "move the state of a group to another number of partitions, under another application id",
+        "cli.rescale:rescale",
         says="Reads the state that the settings name, and writes it anew for another group, whose topics must "
         "exist. First stop all workers, when they have applied all records. The old state stays as it is. If the "
         "command is stopped on the way, run it again.",
@@ -30,12 +28,12 @@ def add(commands: Commands) -> None:
     rescale.add_argument(
         "changes", nargs="*", metavar="TRUEUP_NAME=VALUE", help="settings of the new group that differ, topics' names"
     )
-    rescale.set_defaults(run=_rescale)
     snapshot.add_restore(actions)
     skip = command(
         actions,
         "skip",
         "leave out a record that ends every process that reads it",
+        "cli.skip:skip",
         says="Writes down that a record of an input or of a source is left out; it becomes a dead letter, "
         "'skipped'. A worker, router or intake that dies of the same record again and again prints the command.",
         json_output=True,
@@ -43,21 +41,3 @@ def add(commands: Commands) -> None:
     )
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
     skip.add_argument("--reason", required=True, help="why; kept, and told in the dead letter")
-    skip.set_defaults(run=_skip)
-
-
-def _rescale(options: argparse.Namespace) -> int:
-    from cli import rescale  # noqa: PLC0415 - not part of a worker
-
-    new = rescale.settled(os.environ, options.to, options.changes)
-    tell(options, rescale.run(settings(), new, options.partitions, options.keys, dry_run=options.dry_run))
-    return DONE
-
-
-def _skip(options: argparse.Namespace) -> int:
-    from cli import skip  # noqa: PLC0415 - not part of a worker
-
-    of = settings()
-    of_router = options.place.startswith((f"{of.routes}/", f"{of.labels}/"))
-    tell(options, skip.run(of.router if of_router else of, options.place, options.reason, dry_run=options.dry_run))
-    return DONE

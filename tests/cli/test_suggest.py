@@ -42,7 +42,8 @@ def exported(directory: Path, stream: Fraud) -> FileSource:
 
 
 def seen(directory: Path, stream: Fraud) -> Seen:
-    return read(exported(directory, stream), Decoder(Policies([], Policy()), Limits()), "cards")
+    (found,) = read(exported(directory, stream), Decoder(Policies([], Policy()), Limits()), "cards")
+    return found
 
 
 def checked(proposal: Proposal) -> Policy:
@@ -206,7 +207,8 @@ def test_orphans_are_outcomes_of_no_forecast_of_any_stream(tmp_path: Path) -> No
         file.write(b'\n{"event_id":"other","y":1,"ts":%d}' % START_MS)
     with (tmp_path / "forecasts").open("ab") as file:
         file.write(b'\n{"event_id":"other","stream":"b","p":0.5,"ts":%d}' % START_MS)
-    assert read(source, Decoder(Policies([], Policy()), Limits()), "cards").orphans == 1
+    (found,) = read(source, Decoder(Policies([], Policy()), Limits()), "cards")
+    assert found.orphans == 1
 
 
 def test_command_prints_lines_that_the_streams_file_takes(tmp_path: Path, trueup: Trueup) -> None:
