@@ -1,6 +1,6 @@
 """docker-compose.yml is valid, confines its containers, and names files, settings and commands that exist.
 
-No Docker engine reads it here. `make images` builds and runs the two images that it builds.
+`make compose` runs it.
 """
 
 import json

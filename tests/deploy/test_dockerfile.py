@@ -1,4 +1,4 @@
-"""The Dockerfile: users, contents, pins and settings of the images. `make images` builds and runs them."""
+"""The Dockerfile: users, contents, pins and settings of the images. `make compose` builds and runs them."""
 
 import re
 import subprocess
