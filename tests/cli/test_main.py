@@ -125,6 +125,25 @@ def test_arguments_that_are_not_allowed_are_refused_with_the_reason(command: str
     assert said in ended.err
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("load", "load needs --table FILE, or --forecasts FILE and --outcomes FILE"),
+        ("load --id id", "--id is of a table"),
+        ("load --table x.csv --score p --label y --time t", "load needs --id"),
+        ("forget --key=", "--key is empty"),
+        ("forget --scope shop", "name events, or --key KEY"),
+        ("letters --dry-run", "are of 'trueup letters send'"),
+        ("letters --last soon", "--last: 'soon' is not a duration"),
+        ("topics create --retention 1w", "'1w'"),
+    ],
+)
+def test_options_that_lack_or_mean_nothing_are_said(command: str, said: str, trueup: Trueup) -> None:
+    ended = trueup(command)
+    assert ended.status == MISCONFIGURED
+    assert said in ended.err
+
+
 # -- statuses ------------------------------------------------------------------------------------------------------
 
 
@@ -187,21 +206,27 @@ def test_a_command_runs_with_closed_streams(command: str, status: int, closed: s
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "topics create", "streams list", "audit", "config check"])
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("command", "name", "value", "said"),
     [
-        ("BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
-        ("XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup run --help' lists all"),
-        ("BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
-        ("BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
-        ("APP_ID", "no spaces", "must be 1 to 200 of the characters"),
-        ("BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
-        ("REQUEST_SECONDS", "301", "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds"),
-        ("STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
-        ("LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
-        ("DEFAULT_CALIBRATOR", "plat", "'plat'"),
-        ("SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs TRUEUP_SASL_USERNAME"),
+        ("run", "BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
+        ("topics create", "XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup run --help' lists all"),
+        ("streams list", "BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
+        ("audit", "BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
+        ("config check", "APP_ID", "no spaces", "must be 1 to 200 of the characters"),
+        ("run", "BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
+        (
+            "topics create",
+            "REQUEST_SECONDS",
+            "301",
+            "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds",
+        ),
+        ("streams list", "STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
+        ("audit", "LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
+        ("config check", "DEFAULT_CALIBRATOR", "plat", "'plat'"),
+        ("run", "SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs TRUEUP_SASL_USERNAME"),
+        ("config check", "METRICS_CERTFILE", "/nowhere.pem", "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem"),
+        ("run worker", "BROKERS", "ann:hunter2@kafka:9092", "TRUEUP_BROKERS"),
     ],
 )
 def test_a_bad_setting_is_one_line_and_status_78(
@@ -211,18 +236,7 @@ def test_a_bad_setting_is_one_line_and_status_78(
     ended = trueup(command)
     assert ended.status == MISCONFIGURED
     assert said in ended.error
-
-
-def test_config_check_loads_the_certificate_of_the_metrics(trueup: Trueup) -> None:
-    trueup.set(METRICS_CERTFILE="/nowhere.pem")
-    assert "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem" in trueup("config check").error
-
-
-def test_a_password_in_an_address_is_not_shown(trueup: Trueup) -> None:
-    trueup.set(BROKERS="ann:hunter2@kafka:9092")
-    said = trueup("run worker").error
-    assert "TRUEUP_BROKERS" in said
-    assert "hunter2" not in said
+    assert "hunter2" not in ended.error
 
 
 @pytest.mark.parametrize("command", ["topics check", "topics create", "streams list"])
