@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import shtab
@@ -77,7 +76,6 @@ _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    _open_streams()
     try:
         with terminal.guarded():
             try:
@@ -93,13 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
-
-
-def _open_streams() -> None:
-    """Point standard streams that are closed at nothing: connections would get their numbers, and be written to."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it stays open
 
 
 def _unread() -> bool:

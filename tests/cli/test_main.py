@@ -187,22 +187,6 @@ def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None
     assert (ended.returncode, ended.stderr) == (main.UNREAD, "")
 
 
-@pytest.mark.parametrize(("command", "status"), [("--version", 0), ("run", 78)])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_runs_with_closed_streams(command: str, status: int, closed: str) -> None:
-    ended = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$0" -m cli.main {command} {closed}', sys.executable],
-        env={"PATH": os.environ["PATH"], "TRUEUP_DELTA": "much", "TRUEUP_METRICS_PORT": "no port"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == status
-    assert "Traceback" not in ended.stderr
-
-
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 
