@@ -6,7 +6,6 @@ They are compared with Kubernetes' schemas of `NEWEST` and `OLDEST`. The two kin
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -26,6 +25,8 @@ NEWEST, OLDEST = kubernetes_validate.latest_version(), "1.30"
 OPERATOR = "monitoring.coreos.com/v1"
 SETTINGS = {name for name, _, _ in Settings.described()}
 WRITTEN = [pytest.param(manifest, id=str(path.relative_to(KUBERNETES))) for path, manifest in written()]
+WORKERS = of("StatefulSet")["spec"]
+(CONTAINER,) = WORKERS["template"]["spec"]["containers"]
 WORKLOADS = [of("StatefulSet"), of("Job", "trueup-topics")]
 
 every_manifest = pytest.mark.parametrize("manifest", WRITTEN)
@@ -123,8 +124,7 @@ def environment(*directories: str) -> dict[str, str]:
 
 
 def test_settings_are_settings() -> None:
-    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
-    variables = {variable["name"]: variable for variable in container["env"]}
+    variables = {variable["name"]: variable for variable in CONTAINER["env"]}
     assert variables.keys() | environment("base", "sasl").keys() <= SETTINGS
     assert variables["TRUEUP_INSTANCE_ID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert Settings.from_env(environment("base")).brokers
@@ -144,18 +144,15 @@ def test_secrets_come_from_files_of_the_secret(tmp_path: Path) -> None:
 
 
 def test_the_streams_file_is_where_workers_look_and_is_one() -> None:
-    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
-    (place,) = (variable["value"] for variable in container["env"] if variable["name"] == "TRUEUP_STREAMS")
-    (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "streams")
+    (place,) = (variable["value"] for variable in CONTAINER["env"] if variable["name"] == "TRUEUP_STREAMS")
+    (mount,) = (each["mountPath"] for each in CONTAINER["volumeMounts"] if each["name"] == "streams")
     assert place == f"{mount}/streams.toml"
     stream_config.parse((KUBERNETES / "base/streams.toml").read_text(), Settings().default_calibrator)
 
 
 def test_state_is_on_the_claim_of_the_pod() -> None:
-    workers = of("StatefulSet")["spec"]
-    (container,) = workers["template"]["spec"]["containers"]
-    (claim,) = workers["volumeClaimTemplates"]
-    (place,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == claim["metadata"]["name"])
+    (claim,) = WORKERS["volumeClaimTemplates"]
+    (place,) = (each["mountPath"] for each in CONTAINER["volumeMounts"] if each["name"] == claim["metadata"]["name"])
     assert [place] == stages()["worker"].of("VOLUME")
     assert stages()["worker"].variables()["TRUEUP_DATA_DIR"] == place
 
@@ -164,24 +161,22 @@ def test_selectors_select_the_workers_and_only_them() -> None:
     labels = {each["kind"]: each["spec"]["template"]["metadata"]["labels"] for each in WORKLOADS}
     monitor = of("ServiceMonitor")["spec"]["selector"]["matchLabels"]
     assert monitor.items() <= of("Service")["metadata"]["labels"].items()
-    workers = of("StatefulSet")["spec"]
     selectors = [
-        workers["selector"]["matchLabels"],
+        WORKERS["selector"]["matchLabels"],
         of("Service")["spec"]["selector"],
         of("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        workers["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+        WORKERS["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
     ]
     for selector in selectors:
         assert selector.items() <= labels["StatefulSet"].items()
         assert not selector.items() <= labels["Job"].items()
     policy = of("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
     assert all(policy.items() <= each.items() for each in labels.values())
-    assert workers["serviceName"] == of("Service")["metadata"]["name"]
+    assert WORKERS["serviceName"] == of("Service")["metadata"]["name"]
 
 
 def test_ports_are_the_one_of_the_image() -> None:
-    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
-    (port,) = container["ports"]
+    (port,) = CONTAINER["ports"]
     assert [str(port["containerPort"])] == stages()["worker"].of("EXPOSE")
     (served,) = of("Service")["spec"]["ports"]
     scraped, *of_sources = of("ServiceMonitor")["spec"]["endpoints"]
@@ -211,35 +206,17 @@ def test_prometheus_scrapes_as_it_does_without_an_operator() -> None:
     assert of("Service")["metadata"]["labels"][spec["jobLabel"]] == job["job_name"]
 
 
-def probe(kind: str) -> dict[str, Any]:
-    """Return a probe of the worker."""
-    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
-    found = container[f"{kind}Probe"]
-    assert isinstance(found, dict)
-    return found
-
-
-def test_probes_ask_what_a_worker_answers() -> None:
-    paths = {kind: probe(kind)["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+def test_a_worker_is_asked_what_it_answers_and_has_the_time_and_the_memory_that_it_may_take() -> None:
+    paths = {kind: CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     # While state is restored a worker is not ready. It must be alive, or Kubernetes would end every long restore.
     assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
-
-
-def test_a_hang_is_ended_by_the_liveness_probe_and_a_pause_is_not() -> None:
-    # The worker says no when its loop stood still for ALIVE_SECONDS. Kubernetes ends it this much later.
-    patience = probe("liveness")["periodSeconds"] * probe("liveness")["failureThreshold"]
+    # It says no when its loop stood still for ALIVE_SECONDS. Kubernetes ends it this much later: a hang, not a pause.
+    patience = CONTAINER["livenessProbe"]["periodSeconds"] * CONTAINER["livenessProbe"]["failureThreshold"]
     assert Settings().session_seconds <= ALIVE_SECONDS + patience <= 3 * ALIVE_SECONDS
-
-
-def test_a_pod_has_time_to_finish_its_batch() -> None:
-    grace = of("StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert grace >= 2 * Settings().request_seconds + 10
-
-
-def test_memory_is_enough_for_what_a_worker_may_take() -> None:
+    grace = WORKERS["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= 2 * Settings().request_seconds + 10, "it finishes its batch"
     itself, readers, under_way = 76 << 20, 62 << 20, 200 << 20
-    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["limits"]["memory"] == "1Gi"
+    assert CONTAINER["resources"]["limits"]["memory"] == "1Gi"
     assert itself + readers + under_way + Settings().memory_bytes < 1 << 30
 
 
@@ -293,7 +270,7 @@ def test_with_sources_a_pod_runs_every_stage_and_each_is_probed_and_scraped(tmp_
         assert command == ["python", "-m", "agents.health", path, *map(str, ports.values())]
         assert container[f"{kind}Probe"]["timeoutSeconds"] > health.SECONDS
     for of_one, name in (("periodSeconds", "liveness"), ("failureThreshold", "liveness"), ("periodSeconds", "startup")):
-        assert container[f"{name}Probe"][of_one] == probe(name)[of_one]
+        assert container[f"{name}Probe"][of_one] == CONTAINER[f"{name}Probe"][of_one]
 
 
 def streams_with_a_source(directory: Path) -> Path:
