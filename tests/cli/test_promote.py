@@ -109,13 +109,6 @@ def test_champion_and_challenger_change_places_and_nothing_else_does(form: str) 
     assert (after.default, after.early_ttl_ms) == (before.default, before.early_ttl_ms)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_promoting_back_restores_what_the_file_means(form: str) -> None:
-    before, after, new = promoted(FORMS[form])
-    champion = before.of("fraud-eu")
-    assert champion is not None
-    again = stream_config.parse(promote.rewritten(new, promote.find(after, "fraud-eu", champion.config)), DEFAULT)
-    assert again.patterns == before.patterns
 
 
 OPTIONS = st.fixed_dictionaries({}, optional={"grid": st.integers(2, 60), "buckets": st.integers(1, 20)})
