@@ -23,7 +23,6 @@ def add(commands: Commands) -> None:
         says="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
         "Follows what workers, routers and intakes wrote down as in force; for all else give it the settings of the "
         f"workers. Status 1: something differs; {UNUSABLE}: it could not be checked.",
-        json_output=True,
     )
     audit.add_argument("--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not memory")
     audit.add_argument(

@@ -20,7 +20,6 @@ def add(commands: Commands) -> None:
         "print every setting, secrets hidden; status 78 if one is wrong",
         "cli.config:check",
         says="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
-        json_output=True,
     )
 
 

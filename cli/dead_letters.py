@@ -113,7 +113,6 @@ def add(commands: Commands) -> None:
         says="Reads the dead-letter topic and changes nothing. 'letters send' sends the records of the letters "
         "again, each to its topic and partition, as it was. It leaves out what was sent before, and what the present "
         "settings would refuse: mend the source first. Status 1: 'send' left out a record that was not sent before.",
-        json_output=True,
         dry_run=True,
     )
     letters.add_argument("action", nargs="?", choices=("send",), help="send the records again")

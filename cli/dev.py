@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "dev", "a demo, and a local broker")
     flights = "real flights through a real broker, with a live table and a report"
-    demo = command(actions, "demo", flights, "cli.dev:demo", json_output=True)
+    demo = command(actions, "demo", flights, "cli.dev:demo")
     demo.add_argument(
         "--scenario",
         choices=("flights", "fraud"),
@@ -38,6 +38,7 @@ def _add_broker(actions: Commands) -> None:
         "broker",
         "run a local Apache Kafka for development, without Docker; send and watch records of any",
         "cli.dev:broker",
+        json_output=False,
         says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' are of the cluster of "
         "TRUEUP_BROKERS.",
     )

@@ -58,7 +58,6 @@ def add(commands: Commands) -> None:
         "cli.doctor:run",
         says="Looks at all that a worker needs before it starts, and changes nothing. Run it where a worker runs, as "
         "the worker's user and with its settings. Status 1: something is wrong.",
-        json_output=True,
     )
 
 

@@ -30,7 +30,6 @@ def add(commands: Commands) -> None:
         "is kept, for as long as its row would have been. A label that comes later is ignored, and a forecast is a "
         "dead letter. What was learnt stays in sums that name no event. Your own topics and trueup's "
         "outputs keep their records until their retention takes them: see docs/how-to/erase.md.",
-        json_output=True,
         dry_run=True,
     )
     forget.add_argument("events", nargs="*", metavar="EVENT", help="event_id of a forecast")

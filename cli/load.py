@@ -34,7 +34,6 @@ def add(commands: Commands) -> None:
         "cli.load:run",
         says=DESCRIPTION,
         more=EPILOG,
-        json_output=True,
         dry_run=True,
     )
     history.add_files(load)

@@ -8,29 +8,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Final
 
 import shtab
 
 from agents import __version__, logs, terminal
-from cli import (
-    audit,
-    config,
-    dead_letters,
-    dev,
-    doctor,
-    forget,
-    history,
-    load,
-    options,
-    replay,
-    schema,
-    serve,
-    snapshot,
-    state,
-    streams,
-    topics,
-)
+from cli import history, options
 from replay.sources.record import TableError
 from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
@@ -52,23 +36,11 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 
 {options.ENDS}"""
 
-#: In the order of the help.
+#: The modules that add commands, in the order of the help.
 COMMANDS: Final = (
-    serve,
-    doctor,
-    topics,
-    config,
-    streams,
-    replay,
-    load,
-    audit,
-    dead_letters,
-    forget,
-    snapshot,
-    state,
-    schema,
-    dev,
-)
+    "serve", "doctor", "topics", "config", "streams", "replay", "load", "audit", "dead_letters", "forget", "snapshot",
+    "state", "schema", "dev",
+)  # fmt: skip
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
@@ -139,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
     made.set_defaults(commands=commands)  # for the page that lists them
     for each in COMMANDS:
-        each.add(commands)
+        import_module(f"cli.{each}").add(commands)
     return made
 
 

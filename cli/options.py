@@ -51,7 +51,7 @@ def command(
     says: str | None = None,
     more: str = "",
     streams: bool = True,
-    json_output: bool = False,
+    json_output: bool = True,
     dry_run: bool = False,
 ) -> argparse.ArgumentParser:
     """Add a command with the options that all have.

@@ -44,7 +44,6 @@ def add(commands: Commands) -> None:
         says=DESCRIPTION,
         more=EPILOG,
         streams=False,
-        json_output=True,
     )
     what, files = history.add_source(replay)
     what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")

@@ -14,6 +14,7 @@ def add(commands: Commands) -> None:
         "schema",
         "print the Avro schema of an output",
         "cli.schema:run",
+        json_output=False,
         says="Prints the Avro schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
         "worker starts.",
     )

@@ -18,6 +18,7 @@ def add(commands: Commands) -> None:
         "run",
         "serve: read forecasts and outcomes, write calibrated predictions",
         "cli.serve:run",
+        json_output=False,
         says="Serve until SIGTERM: the worker, and intake and router if sources need them, each in a process of its "
         "own,\nwith metrics at the port of the settings (worker), the next one (router) and the one behind it "
         "(intake).\nIf one of them ends, all do. Run several: partitions are shared out among them.",

@@ -17,7 +17,6 @@ def add(commands: Commands) -> None:
         says="Reads the changelog, and changes no topic; workers may run meanwhile. The file has the rows of each "
         "partition as its last checkpoint left them, and where it stands in inputs, journal and outputs. 'trueup audit "
         "--from FILE' begins there, 'trueup state restore FILE' on another cluster, too.",
-        json_output=True,
     )
     taken.add_argument("file", type=Path, metavar="FILE", help="the file; one that is there is replaced")
     taken.add_argument("--sign", type=Path, metavar="KEY", help="sign it by ssh-keygen with this private key: FILE.sig")
@@ -33,7 +32,6 @@ def add_restore(actions: Commands) -> None:
         says="The inputs must be there, with any offsets: each partition goes on behind the last record of each that "
         "is in the snapshot, found by its time and content. Topics must exist and have as many partitions. An audit "
         "begins with what was restored.",
-        json_output=True,
         dry_run=True,
     )
     restored.add_argument("file", type=Path, metavar="FILE", help="what 'trueup snapshot' wrote")

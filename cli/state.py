@@ -15,7 +15,6 @@ def add(commands: Commands) -> None:
         says="Reads the state that the settings name, and writes it anew for another group, whose topics must "
         "exist. First stop all workers, when they have applied all records. The old state stays as it is. If the "
         "command is stopped on the way, run it again.",
-        json_output=True,
         dry_run=True,
     )
     rescale.add_argument("--partitions", type=positive, required=True, help="the new number of partitions")
@@ -36,7 +35,6 @@ def add(commands: Commands) -> None:
         "cli.skip:skip",
         says="Writes down that a record of an input or of a source is left out; it becomes a dead letter, "
         "'skipped'. A worker, router or intake that dies of the same record again and again prints the command.",
-        json_output=True,
         dry_run=True,
     )
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")

@@ -12,10 +12,10 @@ def add(commands: Commands) -> None:
     actions = group(commands, "streams", "list, show and tune streams; try what their sources become")
     reads = "Reads the changelog, so it works from anywhere and while workers run."
     run = "cli.show:run"
-    listed = command(actions, "list", "list the streams that have state", run, says=reads, json_output=True)
+    listed = command(actions, "list", "list the streams that have state", run, says=reads)
     listed.set_defaults(stream=None)
     figures = "show a stream's reliability, ranking, error and bound"
-    show = command(actions, "show", figures, run, says=reads, json_output=True)
+    show = command(actions, "show", figures, run, says=reads)
     show.add_argument("stream", help="name of the stream")
     _add_map(actions)
     suggest = command(
@@ -27,7 +27,6 @@ def add(commands: Commands) -> None:
         "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file. A replay says what each "
         "value costs or gains, and what costs beyond chance is not proposed. Status 1: the history is too small for a "
         "proposal, or has nothing of the stream.",
-        json_output=True,
     )
     suggest.add_argument("stream", help="name of the stream")
     suggest.add_argument(
@@ -43,7 +42,6 @@ def add(commands: Commands) -> None:
         "cli.try_source:run",
         says="Reads the newest records of the source's topics, or a file, and changes nothing. Status 1: none of them "
         "becomes a record.",
-        json_output=True,
     )
     trial.add_argument("source", metavar="SOURCE", help="its name: [sources.NAME] in the streams file")
     trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
@@ -59,7 +57,6 @@ def _add_init(actions: Commands) -> None:
         says="Proposes for each stream of the history what 'streams suggest' does, and writes a new streams file with "
         "the reasons as comments. Changes no file that is there. Status 1: the history is too small for a proposal of "
         "any stream, and nothing is written.",
-        json_output=True,
         dry_run=True,
     )
     init.add_argument("file", type=Path, metavar="FILE", help="the new streams file, such as streams.toml")
@@ -72,6 +69,7 @@ def _add_map(actions: Commands) -> None:
         "map",
         "show what is served for each raw score, now or at a time: as a table, CSV, SQL or JSON",
         "cli.map:run",
+        json_output=False,  # it is a form, --as json
         says="Reads the changelog; for a time that is past it plays the input topics up to it, and files to their end. "
         "Changes nothing. The points of CSV and JSON are joined by straight lines in log-odds, as SQL does it, and are "
         "within .001 of what is served. Status 1: nothing was learnt by then.",
@@ -136,6 +134,6 @@ def _add_changes(actions: Commands) -> None:
 
 def _change(actions: Commands, name: str, does: str, run: str, says: str) -> argparse.ArgumentParser:
     """Add a command that changes the streams file."""
-    made = command(actions, name, does, run, says=says, json_output=True, dry_run=True)
+    made = command(actions, name, does, run, says=says, dry_run=True)
     made.add_argument("--reason", help="why, for the audit line")
     return made

@@ -15,25 +15,22 @@ from streams.kafka import owners, permissions, remarks, topics
 def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "topics", "make or check the topics, or take them over")
-    create = command(
-        actions, "create", "make the topics that do not exist", "cli.topics:create", json_output=True, dry_run=True
-    )
+    create = command(actions, "create", "make the topics that do not exist", "cli.topics:create", dry_run=True)
     create.add_argument(
         "--partitions", type=positive, help="of every topic (default: as many as that of forecasts has, else 4)"
     )
     create.add_argument("--replication", type=positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
-    command(actions, "check", "say what is wrong with the topics", "cli.topics:check", json_output=True)
+    command(actions, "check", "say what is wrong with the topics", "cli.topics:check")
     command(
         actions,
         "take",
         "let this application write topics that were another's, or others than before; stop that first",
         "cli.topics:take",
-        json_output=True,
         dry_run=True,
     )
     grant = "print the commands that grant a worker's user what it needs, and no more"
-    acls = command(actions, "acls", grant, "cli.topics:acls")
+    acls = command(actions, "acls", grant, "cli.topics:acls", json_output=False)
     acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
 
 
