@@ -1,19 +1,28 @@
 """What tests of this folder share."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli import reading
 from streams.kafka import topics, whole_topics
-from tests.commands import trueup
+from tests.commands import Trueup, trueup
 from tests.streams.fakes import record
 
 __all__ = ["trueup"]
 
 #: Topics that there are: of each partition the keys and values of its records.
 Held = dict[str, Mapping[int, Sequence[tuple[bytes | None, bytes | None]]]]
+
+
+@pytest.fixture
+def streams(tmp_path: Path, trueup: Trueup) -> Path:
+    """Return the streams file that the settings name; a test writes it."""
+    path = tmp_path / "streams.toml"
+    trueup.set(STREAMS=path)
+    return path
 
 
 @pytest.fixture

@@ -13,11 +13,9 @@ from tests.commands import Trueup
 
 
 @pytest.fixture
-def file(tmp_path: Path, trueup: Trueup) -> Path:
-    path = tmp_path / "streams.toml"
-    path.write_text(COMMENTED)
-    trueup.set(STREAMS=path)
-    return path
+def file(streams: Path) -> Path:
+    streams.write_text(COMMENTED)
+    return streams
 
 
 def audited(file: Path) -> list[dict[str, object]]:

@@ -267,12 +267,11 @@ def test_a_topic_that_was_lost_is_made_as_wide_as_the_others(trueup: Trueup) -> 
     assert calls["create"].how[0][1]["partitions"] == 8
 
 
-def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: Trueup, tmp_path: Path) -> None:
+def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: Trueup, streams: Path) -> None:
     create = kafka(trueup)["create"]
-    trueup.set(STREAMS=tmp_path / "streams.toml")
     source = '[sources.a]\ntopic = "{}"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
     for topic, stages in (("elsewhere", ["trueup", "trueup-router"]), ("forecasts", ["trueup"])):
-        (tmp_path / "streams.toml").write_text(source.format(topic))
+        streams.write_text(source.format(topic))
         create.how.clear()
         assert trueup("topics create").out.startswith("all topics exist\n")
         assert [given[0].app_id for given, _ in create.how] == stages
@@ -369,13 +368,12 @@ NO_MAP = (
     ],
 )
 def test_config_check_shows_what_the_file_says_of_a_stream_and_the_hash_is_of_it(
-    plan: str, line: str, part: dict[str, Any], trueup: Trueup, tmp_path: Path
+    plan: str, line: str, part: dict[str, Any], trueup: Trueup, streams: Path
 ) -> None:
-    file = tmp_path / "streams.toml"
-    trueup.set(STREAMS=file, MAPS="maps")
-    file.write_text("[streams.s]\n")
+    trueup.set(MAPS="maps")
+    streams.write_text("[streams.s]\n")
     plain = trueup("config check").out.splitlines()
-    file.write_text(f"[streams.s]\n{plan}\n")
+    streams.write_text(f"[streams.s]\n{plan}\n")
     shown = trueup("config check").out.splitlines()
     assert any(line in each for each in shown if each.startswith("# streams 's'"))
     assert not any(line in each for each in plain)

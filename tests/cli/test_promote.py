@@ -109,8 +109,6 @@ def test_champion_and_challenger_change_places_and_nothing_else_does(form: str) 
     assert (after.default, after.early_ttl_ms) == (before.default, before.early_ttl_ms)
 
 
-
-
 OPTIONS = st.fixed_dictionaries({}, optional={"grid": st.integers(2, 60), "buckets": st.integers(1, 20)})
 
 
@@ -167,10 +165,9 @@ def test_of_two_challengers_of_one_name_the_configuration_is_asked_for() -> None
 
 
 @pytest.fixture
-def file(tmp_path: Path, trueup: Trueup) -> Path:
+def file(streams: Path, trueup: Trueup) -> Path:
     """Return a streams file, with a state in which the challenger was compared on two streams of its pattern."""
-    path = tmp_path / "streams.toml"
-    path.write_text(COMMENTED)
+    streams.write_text(COMMENTED)
     policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
     assert policy is not None
     champion, challenger = policy.config, policy.challengers[1].config
@@ -186,8 +183,8 @@ def file(tmp_path: Path, trueup: Trueup) -> Path:
 
     trueup.patch.setattr(show, "read", read)
     trueup.patch.setenv("USER", "grace")
-    trueup.set(DEFAULT_CALIBRATOR=DEFAULT, STREAMS=path)
-    return path
+    trueup.set(DEFAULT_CALIBRATOR=DEFAULT)
+    return streams
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -131,17 +131,15 @@ def test_the_name_of_a_stream_is_shown_as_it_is(stream: str, held: Held, trueup:
     )
 
 
-def test_what_workers_run_is_shown_until_they_are_restarted(held: Held, tmp_path: Path, trueup: Trueup) -> None:
+def test_what_workers_run_is_shown_until_they_are_restarted(held: Held, streams: Path, trueup: Trueup) -> None:
     """The streams file was changed since they began: by a promotion, or as the stream was frozen."""
     held[SETTINGS.changelog] = {0: [*learnt("s", 30).items()]}
-    file = tmp_path / "streams.toml"
-    trueup.set(STREAMS=file)
-    file.write_text("[streams.s]\n")
-    runs = Settings.from_env({"TRUEUP_STREAMS": str(file)})
+    streams.write_text("[streams.s]\n")
+    runs = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
     now = in_force.InForce(7, 9, (5, 4), in_force.described(runs), "here", "2026-03-01T06:00:00+00:00")
     held[SETTINGS.configurations] = {0: [*in_force.records(now, 300)]}
     assert not trueup("streams show s --json").err
-    file.write_text("[streams.s]\nfrozen = true\n")
+    streams.write_text("[streams.s]\nfrozen = true\n")
     shown = trueup("streams show s --json")
     assert "frozen" not in shown.json["streams"]["s"]
     assert "workers run other streams than the streams file has, since 2026-03-01T06:00:00+00:00" in shown.err
