@@ -6,7 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -85,6 +87,18 @@ def test_every_command_has_help_and_what_all_have(words: str, trueup: Trueup) ->
     assert shown.status == 0
     assert f"usage: trueup {words}" in shown.out
     assert all(option in shown.out for option in ("--brokers", "--streams", "--quiet", "exit status: 0 done"))
+
+
+def test_every_command_has_what_carries_it_out() -> None:
+    def runs(parser: Any) -> Iterator[str]:
+        below = parser.get_default("commands")
+        for each in below.choices.values() if below else ():
+            yield from each.get_default("run").args if each.get_default("run") else ()
+            yield from runs(each)
+
+    found = list(runs(main.parser()))
+    assert len(found) == len(COMMANDS)
+    assert all(callable(resolve_name(each)) for each in found)
 
 
 def test_help_of_run_lists_every_setting_with_its_default(trueup: Trueup) -> None:
