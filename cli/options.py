@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
+from replay.audit.output_matcher import Unauditable
 from replay.sources.record import TableError
 from state.frames import REMEDY, CorruptFrame, OtherFormat
 from streams.config import stream_config
@@ -179,7 +180,8 @@ def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
     if isinstance(exc, CorruptFrame):
         said = f"trueup: the state cannot be read: {exc}{f'; {REMEDY}' if isinstance(exc, OtherFormat) else ''}"
     print(said, file=sys.stderr)
-    return MISCONFIGURED if isinstance(exc, SettingsError | TopicsError | CorruptFrame) else UNUSABLE
+    unusable = isinstance(exc, Unauditable) or not isinstance(exc, SettingsError | TopicsError | CorruptFrame)
+    return UNUSABLE if unusable else MISCONFIGURED
 
 
 def duration(options: argparse.Namespace, name: str) -> int | None:

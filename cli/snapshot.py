@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from cli import reading
-from cli.options import DONE, Commands, command, refused, settings, tell
+from cli.options import DONE, Commands, command, settings, tell
 
 
 def add(commands: Commands) -> None:
@@ -51,14 +51,10 @@ def add_signers(parser: argparse.ArgumentParser) -> None:
 def take(options: argparse.Namespace) -> int:
     """Write the file, say what it has, and return the status."""
     from replay import snapshot  # noqa: PLC0415 - not part of a worker
-    from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
 
     of = settings()
-    try:
-        with reading.asked("cannot read the state"):
-            made = snapshot.take(of, options.file, options.sign)
-    except Unauditable as exc:
-        return refused(ValueError(str(exc)))
+    with reading.asked("cannot read the state"):
+        made = snapshot.take(of, options.file, options.sign)
     said = (
         f"{options.file} has {made.rows:,} rows of {made.application}, in {(n := len(made.partitions))} "
         f"partition{'s' * (n != 1)} with {made.applied:,} records applied"
@@ -76,12 +72,8 @@ def take(options: argparse.Namespace) -> int:
 def restore(options: argparse.Namespace) -> int:
     """Let the group begin with the file, say so, and return the status."""
     from replay import restore  # noqa: PLC0415 - not part of a worker
-    from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
 
-    try:
-        with reading.asked("the brokers", "; run the command again"):
-            said = restore.restore(settings(), options.file, options.signers, dry_run=options.dry_run)
-    except Unauditable as exc:
-        return refused(ValueError(str(exc)))
+    with reading.asked("the brokers", "; run the command again"):
+        said = restore.restore(settings(), options.file, options.signers, dry_run=options.dry_run)
     tell(options, said)
     return DONE
