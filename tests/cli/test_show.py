@@ -65,13 +65,14 @@ def test_the_newest_row_of_each_key_and_partition_counts(held: Held, trueup: Tru
 
 
 def test_state_of_another_build_is_one_sentence_with_both_versions(held: Held, trueup: Trueup) -> None:
-    stored = learnt("s", 3)
-    row = stored[kinds.SCORES.key("s")]
-    stored[kinds.SCORES.key("s")] = seal(kinds.SCORES.letter[0], 77, unseal(kinds.SCORES.letter[0], row[1], row))
+    stored, key, letter = learnt("s", 3), kinds.CALIBRATOR.key("s", Policy().config), kinds.CALIBRATOR.letter
+    row = stored[key]
+    stored[key] = seal(letter[0], 77, unseal(letter[0], row[1], row))
     held[SETTINGS.changelog] = {0: [*stored.items()]}
     ended = trueup("streams list")
     assert ended.status == 78
-    assert f"a 'S' row has format version 77, this build reads version {row[1]}; another build of" in ended.error
+    said = f"a {letter.decode()!r} row has format version 77, this build reads version {row[1]}; another build of"
+    assert said in ended.error
     assert "trueup replay --write-state" in ended.error
 
 
