@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cli import reading, snapshot
+from cli import reading, state
 from cli.options import DONE, UNUSABLE, Commands, command, print_json, refused, settings
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
         help="begin at a snapshot of 'trueup snapshot': what stands before it may have been deleted. Its rows are "
         "trusted. Partitions that --checkpoint knows go on from there",
     )
-    snapshot.add_signers(audit)
+    state.add_signers(audit)
     instead = audit.add_mutually_exclusive_group()
     instead.add_argument(
         "--event",

@@ -38,8 +38,8 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 
 #: The modules that add commands, in the order of the help.
 COMMANDS: Final = (
-    "serve", "doctor", "topics", "config", "streams", "replay", "load", "audit", "dead_letters", "forget", "snapshot",
-    "state", "schema", "dev",
+    "serve", "doctor", "topics", "config", "streams", "replay", "load", "audit", "dead_letters", "forget", "state",
+    "schema", "dev",
 )  # fmt: skip
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.

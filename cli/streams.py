@@ -115,7 +115,7 @@ def _add_changes(actions: Commands) -> None:
             actions,
             name,
             does,
-            "cli.freeze:run",
+            "cli.promote:freeze",
             "Changes `frozen` of the stream's pattern in the streams file, and nothing else, and appends a line "
             f"to FILE.audit.jsonl. Workers read the file when they start: restart them. {then} Status 1: it is so "
             "already.",
