@@ -10,7 +10,7 @@ PYTEST := TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test night frozen simulate chaos soak fuzz images compose bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test night frozen simulate chaos soak fuzz compose bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock release clean
 
 help: ## list the targets
@@ -64,10 +64,7 @@ simulate: setup ## play histories of the whole code of all stages in virtual tim
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 42 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
-images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman
-	$(BIN)/python -m tests.images.run
-
-compose: setup jars ## run docker-compose.yml by Docker: fed, watched, killed, kept, audited; about ten minutes; skips without Docker
+compose: setup jars ## build the images and run docker-compose.yml by Docker: confined, fed, watched, killed, kept, audited; about ten minutes; skips without Docker
 	$(BIN)/python -m tests.images.compose
 
 bench: compiled jars rivals ## throughput, latency, growth, replay, sources of other keys, beside a plain loop and Kafka Streams; an hour of two idle cores (QUICK=1: a part, five minutes)

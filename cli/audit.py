@@ -2,21 +2,15 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from aiokafka.errors import KafkaError
-
-from cli import snapshot
-from cli.options import DONE, UNUSABLE, Commands, command, refused, settings
+from cli import reading, state
+from cli.options import DONE, UNUSABLE, Commands, command, print_json, refused, settings
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import topics
+from streams.kafka.topics import TopicsError
 from streams.records.output_values import OutputValues
 from streams.sources.registry import RegistryError
-
-#: Fields that every record of `resolved` has beside its forecasts and label.
-_RESOLVED = {"stream": str, "event_id": str, "issued_ts": int, "revision": int}
 
 
 def add(commands: Commands) -> None:
@@ -25,10 +19,10 @@ def add(commands: Commands) -> None:
         commands,
         "audit",
         "derive every served prediction again from the topics, and compare bit for bit",
+        "cli.audit:run",
         says="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
         "Follows what workers, routers and intakes wrote down as in force; for all else give it the settings of the "
         f"workers. Status 1: something differs; {UNUSABLE}: it could not be checked.",
-        json_output=True,
     )
     audit.add_argument("--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not memory")
     audit.add_argument(
@@ -50,7 +44,7 @@ def add(commands: Commands) -> None:
         help="begin at a snapshot of 'trueup snapshot': what stands before it may have been deleted. Its rows are "
         "trusted. Partitions that --checkpoint knows go on from there",
     )
-    snapshot.add_signers(audit)
+    state.add_signers(audit)
     instead = audit.add_mutually_exclusive_group()
     instead.add_argument(
         "--event",
@@ -65,10 +59,10 @@ def add(commands: Commands) -> None:
         "of the topic `resolved` alone, by no code of the worker; a file has them as JSON lines. The gauge "
         "trueup_certificate has the same digits if the records go back as far as its state",
     )
-    audit.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Audit, follow an event, or compute the certificate, and return the status."""
     if options.snapshot is not None and (options.sources or options.event or options.certificate):
         raise SettingsError("--from is of the workers' answers: leave out --sources, --event and --certificate")
     if options.signers is not None and options.snapshot is None:
@@ -93,18 +87,24 @@ def _run(options: argparse.Namespace) -> int:
 def _certificate(options: argparse.Namespace) -> int:
     from cli import certificate  # noqa: PLC0415 - not part of a worker
 
-    path = Path(options.certificate)
+    path, number = Path(options.certificate), 0
+
+    def counted(records: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal number
+        for number, record in enumerate(records, 1):  # noqa: B007 - the one that is no record of `resolved`
+            yield record
+
     try:
         if path.is_file():
             with path.open("rb") as lines:
-                found = certificate.verify(_resolved(lines, f"{path}, line"))
+                found = certificate.verify(counted(lines))
         else:
-            values = asyncio.run(_values(settings(), options.certificate))
-            found = certificate.verify(_resolved(values, f"{path}, record"))
-    except ValueError as exc:
-        return refused(exc)
+            found = certificate.verify(counted(asyncio.run(_values(settings(), options.certificate))))
+    except (ValueError, KeyError, TypeError) as exc:
+        why = f"it has no {exc}" if isinstance(exc, KeyError) else exc
+        return refused(ValueError(f"{path}, record {number}: {why}; a certificate is of records of the topic resolved"))
     if options.json:
-        print(json.dumps(found))
+        print_json(found)
         return DONE
     for stream, kinds in found.items():
         for kind, (n, bound) in kinds.items():
@@ -112,47 +112,13 @@ def _certificate(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _resolved(records: Iterable[bytes], where: str) -> Iterator[bytes]:
-    """Yield records of the topic `resolved` as they are; ValueError names the first one that is none, and why."""
-    for number, record in enumerate(records, 1):
-        if why := _unlike_resolved(record):
-            raise ValueError(f"{where} {number}: {why}; a certificate is of records of the topic resolved")
-        yield record
-
-
-def _unlike_resolved(record: bytes) -> str:
-    """Return why a record is not one of `resolved`; empty if it is one."""
-    try:
-        found = json.loads(record)
-    except (ValueError, RecursionError):
-        return "it is not JSON"
-    if not isinstance(found, dict):
-        return "it is no JSON object"
-    of_classes_or_numbers = any(name in found for name in ("probs", "quantiles", "normal"))
-    forecasts = () if of_classes_or_numbers else ("raw", "p", "draw")
-    if lacks := [name for name in (*_RESOLVED, "y", *forecasts) if name not in found]:
-        return f"it has no {', '.join(lacks)}"
-    wrong = [name for name, kind in _RESOLVED.items() if type(found[name]) is not kind]
-    wrong += [name for name in forecasts if type(found[name]) not in (int, float) or not 0 <= found[name] <= 1]
-    if forecasts and (type(found["y"]) not in (int, float) or found["y"] not in (0, 1)):
-        wrong.append("y")
-    return f"its {wrong[0]} cannot be {json.dumps(found[wrong[0]])[:60]}" if wrong else ""
-
-
 async def _values(settings: Settings, topic: str) -> list[bytes]:
     """Return the values of a topic, in JSON; TopicsError if it cannot be read."""
-    from streams.kafka.whole_topics import batches  # noqa: PLC0415 - the client takes a while to import
-
-    if await topics.partitions(settings, topic) is None:
-        raise topics.TopicsError(f"there is neither a file nor a topic {topic}")
-    reads, found = OutputValues(settings.registry), list[bytes]()
+    await reading.width(settings, topic, ", nor a file of that name")
+    reads = OutputValues(settings.registry)
+    values = [record.value async for record in reading.records(settings, [topic])]
     try:
-        async for _, records in batches(settings, [topic]):
-            values = [record.value for record in records]
-            await reads.load(values)
-            found += [reads.json(value or b"") for value in values]
-    except (RegistryError, ValueError) as exc:
-        raise topics.TopicsError(f"cannot read {topic}: {exc}") from exc
-    except KafkaError as exc:
-        raise topics.TopicsError(f"cannot read {topic} from {', '.join(settings.brokers)}: {exc}") from exc
-    return found
+        await reads.load(values)
+    except RegistryError as exc:
+        raise TopicsError(f"cannot read {topic}: {exc}") from exc
+    return [reads.json(value or b"") for value in values]

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import orjson
-from aiokafka.errors import KafkaError
 
 from cli import show
 from state import kinds
 from state.frames import CorruptFrame
-from state.policies import Policies
 from state.policy import Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
 from streams import atomic_file
@@ -60,7 +58,8 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
     learnt, missing = 0, None
     try:
         rows = asyncio.run(show.read(settings))
-        names = {stream for stream in rows.streams if _of(settings.policies, stream) == pattern}
+        matched = settings.policies.matched
+        names = {stream for stream in rows.streams if (of := matched(stream)) is not None and of[0] == pattern}
         for stream in names:
             held = rows.of(kinds.COMPARISON, stream).items()
             if compared := [(pair, each) for (_, *configs), each in held if tuple(configs) == pair]:
@@ -68,17 +67,12 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
         for stream in () if found else names:
             served = rows.of(kinds.CALIBRATOR, stream).items()
             learnt += sum(each.calibrator.learnt for (_, config), each in served if config == challenger.config)
-    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
-        missing = str(exc) or type(exc).__name__
+    except (TopicsError, CorruptFrame) as exc:
+        missing = str(exc)
     total = challengers.added(each for compared in found.values() for each in compared).get(pair)
     calibrators = champion.calibrator, challenger.calibrator
     comparison = of_challenger(champion.kind) if total is None else total
     return Beside(pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), learnt, missing)
-
-
-def _of(policies: Policies, stream: str) -> str | None:
-    matched = policies.matched(stream)
-    return None if matched is None else matched[0]
 
 
 @dataclass(frozen=True)

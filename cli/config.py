@@ -1,12 +1,10 @@
 """``trueup config``: the settings in effect, or what is wrong with them."""
 
 import argparse
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from cli.options import DONE, Commands, command, group, settings
+from cli.options import DONE, Commands, command, group, print_json, settings
 from streams.config import effective_config
 from streams.config.settings import SettingsError
 from streams.sources import modes
@@ -16,17 +14,17 @@ from streams.sources.fields import FORECAST, OUTCOME
 def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "config", "show the settings in effect, or what is wrong with them")
-    check = command(
+    command(
         actions,
         "check",
         "print every setting, secrets hidden; status 78 if one is wrong",
+        "cli.config:check",
         says="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
-        json_output=True,
     )
-    check.set_defaults(run=_check)
 
 
-def _check(options: argparse.Namespace) -> int:
+def check(options: argparse.Namespace) -> int:
+    """Print the settings and what is made of them; SettingsError if one is wrong."""
     of = settings()
     try:
         _ = of.security.context, of.access.context
@@ -37,8 +35,7 @@ def _check(options: argparse.Namespace) -> int:
     unmapped, covered = effective_config.unmapped(of), effective_config.covered(of)
     if options.json:
         told = {"settings": found, "streams": streams, "sources": sources, "configuration": hash_, "no_map": unmapped}
-        told["covered"] = covered
-        print(json.dumps(told, default=asdict))
+        print_json(told | {"covered": covered})
         return DONE
     for name, value in found.items():
         print(f"{name}={value}")

@@ -4,27 +4,29 @@ What is sent again goes to its topic and partition with its key, value, headers 
 that names the record's first place. By this header a record that was sent is found, and not sent twice.
 """
 
+import argparse
 import asyncio
 import base64
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappush, heappushpop
 from time import time
 from typing import Any, Final, NamedTuple
 
 import orjson
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from cli.try_source import Found, Trial, Tried
-from streams.config.settings import Settings
-from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import batches
+from cli import reading
+from cli.options import DONE, NO, Commands, command, duration, positive, print_json, settings
+from cli.try_source import Found, Trial
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError
 from streams.kafka.writer import send_all
-from streams.records.skips import PoisonError
+from streams.records import routing
+from streams.records.decoding import REASONS
 from streams.sources import far_off
-from streams.sources.references import Headers
 
 #: Header of a record that was sent again: where it stood first, ``TOPIC/PARTITION@OFFSET``.
 HEADER: Final = "trueup-letter"
@@ -67,6 +69,11 @@ class Letter(NamedTuple):
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     @property
+    def record(self) -> Found:
+        """The record, as far as the letter has it: without headers."""
+        return Found(self.place, self.topic, self.key, self.value, (), self.at)
+
+    @property
     def whole(self) -> bool:
         """Whether it holds all of the record's value."""
         return not self.withheld and len(self.value or b"") == self.size
@@ -96,6 +103,39 @@ class Wanted:
         )
 
 
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    letters = command(
+        commands,
+        "letters",
+        "show dead letters by reason and topic, and the newest of them; send their records again",
+        "cli.dead_letters:run",
+        says="Reads the dead-letter topic and changes nothing. 'letters send' sends the records of the letters "
+        "again, each to its topic and partition, as it was. It leaves out what was sent before, and what the present "
+        "settings would refuse: mend the source first. Status 1: 'send' left out a record that was not sent before.",
+        dry_run=True,
+    )
+    letters.add_argument("action", nargs="?", choices=("send",), help="send the records again")
+    letters.add_argument(
+        "--reason", choices=sorted(REASONS | routing.REASONS), metavar="REASON", help="only of this reason"
+    )
+    letters.add_argument("--topic", help="only of records of this topic")
+    letters.add_argument("--last", metavar="1d", help="only those of the last so many s, m, h or d")
+    letters.add_argument("--limit", type=positive, metavar="N", help="the newest N (default: 20; send: all)")
+    letters.add_argument("--again", action="store_true", help="with send: also what was sent again before")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show letters, or send their records again, and return the status."""
+    of = settings()
+    wanted = Wanted(options.reason, options.topic, duration(options, "last"))
+    if options.action is None:
+        if options.dry_run or options.again:
+            raise SettingsError("--dry-run and --again are of 'trueup letters send'")
+        return show(of, wanted, options.limit or 20, json_output=options.json)
+    return send(of, wanted, options.limit, dry_run=options.dry_run, again=options.again, json_output=options.json)
+
+
 def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = False) -> int:
     """Print how many letters there are by reason and topic, and the newest of them; return 0.
 
@@ -103,38 +143,32 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
     """
     counts, newest = asyncio.run(_letters(settings, wanted, limit))
     trial = Trial(settings, patience=_PATIENCE)
-    shown = [(each, _said(trial, each), _now(trial, each)) for each in newest]
+    shown = [
+        {
+            "place": each.place,
+            "reason": each.reason,
+            "at": each.at,
+            "key": None if each.key is None else each.key.decode(errors="replace"),
+            "record": _said(trial, each),
+            "now": _now(trial, each),
+        }
+        for each in newest
+    ]
     if json_output:
-        print(
-            json.dumps(
-                {
-                    "counts": [{"reason": r, "topic": t, "letters": n} for (r, t), n in counts.most_common()],
-                    "letters": [
-                        {
-                            "place": each.place,
-                            "reason": each.reason,
-                            "at": each.at,
-                            "key": None if each.key is None else each.key.decode(errors="replace"),
-                            "record": said,
-                            "now": now,
-                        }
-                        for each, said, now in shown
-                    ],
-                }
-            )
-        )
-        return 0
+        found = [{"reason": reason, "topic": topic, "letters": n} for (reason, topic), n in counts.most_common()]
+        print_json({"counts": found, "letters": shown})
+        return DONE
     print(f"{counts.total():,} dead letters in {settings.dead_letters}{_of(wanted)}")
     for (reason, topic), n in counts.most_common():
         print(f"{n:>9,}  {reason}  of {topic}")
-    for each, said, now in shown:
-        key = "" if each.key is None else f"  key {each.key.decode(errors='replace')!r}"
-        print(f"\n{far_off.date(each.at)}  {each.reason}  {each.place}{key}")
-        print(f"  {_short(said)}")
-        print(f"  now: {now}")
+    for one in shown:
+        key = "" if one["key"] is None else f"  key {one['key']!r}"
+        print(f"\n{far_off.date(one['at'])}  {one['reason']}  {one['place']}{key}")
+        print(f"  {_short(one['record'])}")
+        print(f"  now: {one['now']}")
     if counts.total() > len(shown):
         print(f"\nThe newest {len(shown)} are shown; --limit shows more.")
-    return 0
+    return DONE
 
 
 def send(
@@ -159,41 +193,35 @@ def send(
     _, found = asyncio.run(_letters(settings, wanted, limit))
     letters = {each.place: each for each in found}
     kept, sent_before = asyncio.run(_originals(settings, list(letters.values())))
+    before = [] if again else [place for place in letters if place in sent_before]
+    for place in before:
+        del letters[place]
     trial = Trial(settings, patience=_PATIENCE)
-    going: list[Found] = []
-    without: list[str] = []  # headers
-    before: list[str] = []
-    left: dict[str, str] = {}
-    for place, letter in letters.items():
-        if place in sent_before and not again:
-            before.append(place)
-            continue
-        record = kept.get(place)
-        if letter.reason in _OTHERS:
-            left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
-            continue
-        if letter.reason in _STAYS and (letter.reason == "erased" or wanted.reason != letter.reason):
-            left[place] = f"{letter.reason}: {_STAYS[letter.reason]}"
-            continue
-        if record is None:
-            if not letter.whole:
-                left[place] = f"it is in {letter.topic} no longer, and the letter does not hold all of it"
-                continue
-            record = Found(place, letter.topic, letter.key, letter.value, (), letter.at)
-            without.append(place)
-        tried = trial.of_topic(record)
-        if tried is not None and tried.made is None:
-            left[place] = tried.said or ""
-            continue
-        going.append(record)
+    whys = {place: _left_out(trial, each, kept.get(place), wanted) for place, each in letters.items()}
+    left = {place: why for place, why in whys.items() if why}
+    going = [kept.get(place, each.record) for place, each in letters.items() if place not in left]
+    without = [each.place for each in going if each.place not in kept]  # headers
     if not dry_run:
-        asyncio.run(_send(settings, going))
+        with reading.asked("not all were sent", ". The same command sends those that are left"):
+            asyncio.run(send_all(settings, map(_again, going)))
     if json_output:
         told = {"sent": [each.place for each in going], "dry_run": dry_run, "sent_before": before, "left": left}
-        print(json.dumps(told | {"without_headers": without}))
-        return 1 if left else 0
-    _tell(going, before, left, without, dry_run=dry_run)
-    return 1 if left else 0
+        print_json(told | {"without_headers": without})
+    else:
+        _tell(going, before, left, without, dry_run=dry_run)
+    return NO if left else DONE
+
+
+def _left_out(trial: Trial, letter: Letter, kept: Found | None, wanted: Wanted) -> str:
+    """Return why a record is not sent again; empty if it is. ``kept``: what its topic still has."""
+    if letter.reason in _OTHERS:
+        return f"{letter.reason}: the letter stands for what was not read, or for another record"
+    if letter.reason in _STAYS and (letter.reason == "erased" or wanted.reason != letter.reason):
+        return f"{letter.reason}: {_STAYS[letter.reason]}"
+    if kept is None and not letter.whole:
+        return f"it is in {letter.topic} no longer, and the letter does not hold all of it"
+    tried = trial.of_topic(kept or letter.record)
+    return "" if tried is None or tried.made is not None else tried.said or ""
 
 
 def _tell(
@@ -228,27 +256,17 @@ async def _letters(
     settings: Settings, wanted: Wanted, limit: int | None
 ) -> tuple[Counter[tuple[str, str]], list[Letter]]:
     """Return how many letters are meant, by reason and topic, and the newest of them, the oldest of these first."""
-    if await partitions(settings, settings.dead_letters) is None:
-        raise TopicsError(f"there is no topic {settings.dead_letters}")
+    await reading.width(settings, settings.dead_letters)
     counts = Counter[tuple[str, str]]()
-    found: list[Letter] = []
+    found: list[tuple[int, int, Letter]] = []
     now = int(time() * 1000)
-    try:
-        async for _, records in batches(settings, [settings.dead_letters]):
-            for record in records:
-                letter = read_letter(record)
-                if letter is not None and wanted.takes(letter, now):
-                    counts[letter.reason, letter.topic] += 1
-                    found.append(letter)
-            if limit is not None:
-                found = _newest(found, limit)
-    except KafkaError as exc:
-        raise TopicsError(f"cannot read {settings.dead_letters}: {exc}") from exc
-    return counts, _newest(found, len(found) if limit is None else limit)
-
-
-def _newest(letters: list[Letter], limit: int) -> list[Letter]:
-    return sorted(letters, key=lambda each: each.at)[-limit:] if letters else []
+    async for record in reading.records(settings, [settings.dead_letters]):
+        letter = read_letter(record)
+        if letter is not None and wanted.takes(letter, now):
+            counts[letter.reason, letter.topic] += 1
+            keep = heappush if limit is None or len(found) < limit else heappushpop
+            keep(found, (letter.at, counts.total(), letter))
+    return counts, [letter for *_, letter in sorted(found)]
 
 
 def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
@@ -264,56 +282,36 @@ def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
 
 async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dict[str, Found], set[str]]:
     """Return the records that letters are of, and the first places of all records that were sent again since."""
-    wanted: dict[TopicPartition, dict[int, Letter]] = defaultdict(dict)
+    wanted = {each.place: each for each in letters}
+    starts: dict[TopicPartition, int] = {}
     for each in letters:
-        wanted[TopicPartition(each.topic, each.partition)][each.offset] = each
-    starts = {}
-    for tp, of in wanted.items():
-        count = await partitions(settings, tp.topic)
-        if count is None or tp.partition >= count:
-            raise TopicsError(f"there is no partition {tp.partition} of topic {tp.topic}: it was made anew or deleted")
-        starts[tp] = min(of)
+        place = TopicPartition(each.topic, each.partition)
+        starts[place] = min(each.offset, starts.get(place, each.offset))
+    for place in starts:
+        if place.partition >= await reading.width(settings, place.topic, ": it was deleted"):
+            raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was made anew")
     kept: dict[str, Found] = {}
     sent: set[str] = set()
-    if not starts:
-        return kept, sent
-    try:
-        async for topic, records in batches(settings, sorted({tp.topic for tp in starts}), starts=starts):
-            for record in records:
-                sent.update((value or b"").decode() for name, value in record.headers if name == HEADER)
-                letter = wanted[TopicPartition(topic, record.partition)].get(record.offset)
-                if letter is not None and letter.is_of(record.key, record.value):
-                    said = record.key, record.value, record.headers, record.timestamp
-                    kept[letter.place] = Found(letter.place, topic, *said)
-    except (KafkaError, PoisonError) as exc:
-        raise TopicsError(f"cannot read the records that the letters are of: {exc}") from exc
+    if starts:
+        async for record in reading.records(settings, sorted({place.topic for place in starts}), starts=starts):
+            sent.update((value or b"").decode() for name, value in record.headers if name == HEADER)
+            found = Found.of(record)
+            if (letter := wanted.get(found.place)) and letter.is_of(found.key, found.value):
+                kept[found.place] = found
     return kept, sent
 
 
-async def _send(settings: Settings, records: Sequence[Found]) -> None:
-    try:
-        await send_all(
-            settings,
-            (
-                {
-                    "topic": each.topic,
-                    "value": each.value,
-                    "key": each.key,
-                    "partition": int(each.place.rpartition("@")[0].rpartition("/")[2]),
-                    "timestamp_ms": each.timestamp,
-                    "headers": _marked(each.headers, each.place),
-                }
-                for each in records
-            ),
-        )
-    except KafkaError as exc:
-        raise TopicsError(
-            f"not all were sent: {exc or type(exc).__name__}. The same command sends those that are left"
-        ) from exc
-
-
-def _marked(headers: Headers, place: str) -> list[tuple[str, bytes | None]]:
-    return [*(each for each in headers if each[0] != HEADER), (HEADER, place.encode())]
+def _again(record: Found) -> dict[str, Any]:
+    """Return what is sent for a record, as `AIOKafkaProducer.send` takes it."""
+    headers: list[tuple[str, bytes | None]] = [each for each in record.headers if each[0] != HEADER]
+    return {
+        "topic": record.topic,
+        "value": record.value,
+        "key": record.key,
+        "partition": int(record.place.rpartition("@")[0].rpartition("/")[2]),
+        "timestamp_ms": record.timestamp,
+        "headers": [*headers, (HEADER, record.place.encode())],
+    }
 
 
 def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it says
@@ -332,7 +330,7 @@ def _now(trial: Trial, letter: Letter) -> str:
     """Return what the present settings make of the record of a letter."""
     if not letter.whole or letter.reason in _OTHERS:
         return "not known: the letter does not hold the record"
-    tried: Tried | None = trial.of_topic(Found(letter.place, letter.topic, letter.key, letter.value, (), letter.at))
+    tried = trial.of_topic(letter.record)
     if tried is None:
         return "not known: no source reads its topic"
     if tried.made is None:

@@ -6,19 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-from aiokafka.errors import KafkaError
-
+from cli import reading
 from cli.options import DONE, Commands, command, group, positive, settings
 from streams.config.settings import SettingsError
-from streams.kafka.topics import TopicsError
 
 
 def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "dev", "a demo, and a local broker")
-    demo = command(
-        actions, "demo", "real flights through a real broker, with a live table and a report", json_output=True
-    )
+    flights = "real flights through a real broker, with a live table and a report"
+    demo = command(actions, "demo", flights, "cli.dev:demo")
     demo.add_argument(
         "--scenario",
         choices=("flights", "fraud"),
@@ -32,7 +29,6 @@ def add(commands: Commands) -> None:
         "--out", type=Path, help="where the picture goes (default: trueup-demo.svg, of fraud trueup-fraud.svg)"
     )
     demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
-    demo.set_defaults(run=_demo)
     _add_broker(actions)
 
 
@@ -41,12 +37,13 @@ def _add_broker(actions: Commands) -> None:
         actions,
         "broker",
         "run a local Apache Kafka for development, without Docker; send and watch records of any",
+        "cli.dev:broker",
+        json_output=False,
         says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' are of the cluster of "
         "TRUEUP_BROKERS.",
     )
     broker.add_argument("--port", type=positive, help="port to listen on (default: a free one)")
     broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
-    broker.set_defaults(run=_broker)
     by_hand = broker.add_subparsers(dest="by_hand", metavar="send|watch")
     send = by_hand.add_parser("send", help="send each line of standard input to a topic")
     send.add_argument("topic", metavar="TOPIC")
@@ -59,7 +56,8 @@ def _add_broker(actions: Commands) -> None:
     watch.add_argument("--first", action="store_true", help="begin with the first record that is kept")
 
 
-def _demo(options: argparse.Namespace) -> int:
+def demo(options: argparse.Namespace) -> int:
+    """Run the demo, or export its stream, and return the status."""
     try:
         from lab import demo  # noqa: PLC0415 - needs the demo's packages
     except ModuleNotFoundError as exc:
@@ -79,7 +77,8 @@ def _demo(options: argparse.Namespace) -> int:
     )
 
 
-def _broker(options: argparse.Namespace) -> int:
+def broker(options: argparse.Namespace) -> int:
+    """Run a broker, or send or watch records, and return the status."""
     try:
         from lab import broker, records  # noqa: PLC0415 - not part of a worker
     except ModuleNotFoundError as exc:  # the worker's image holds no lab
@@ -89,12 +88,10 @@ def _broker(options: argparse.Namespace) -> int:
         return broker.serve(options.port, options.data_dir)
     of = settings()
     topic = of.named(options.topic)
-    try:
+    with reading.asked(f"{topic} at {', '.join(of.brokers)}"):
         if options.by_hand == "watch":
             asyncio.run(records.watch(of, topic, first=options.first))
         else:
             sent = asyncio.run(records.send(of, topic, sys.stdin.buffer, options.key, options.partitions))
             print(f"sent {sent} records to {topic}", file=sys.stderr)
-    except KafkaError as exc:
-        raise TopicsError(f"{topic} at {', '.join(of.brokers)}: {exc}") from exc
     return DONE

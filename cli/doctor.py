@@ -5,14 +5,13 @@ What a worker and `trueup topics check` look at is asked of them; beside it are 
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -21,7 +20,7 @@ from aiokafka.errors import KafkaError
 
 from agents import __version__, compiled
 from cli import topics
-from cli.options import DONE, MISCONFIGURED, NO, Commands, command, settings
+from cli.options import DONE, MISCONFIGURED, NO, Commands, command, print_json, settings
 from streams.config import effective_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, admin_client
@@ -52,18 +51,18 @@ Findings = Iterator[Finding]
 
 def add(commands: Commands) -> None:
     """Add the command to the command line."""
-    doctor = command(
+    command(
         commands,
         "doctor",
         "say what is wrong with settings, disk, cluster, rights, topics and clocks, and what to do",
+        "cli.doctor:run",
         says="Looks at all that a worker needs before it starts, and changes nothing. Run it where a worker runs, as "
         "the worker's user and with its settings. Status 1: something is wrong.",
-        json_output=True,
     )
-    doctor.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Print what is found, as it is found, and return the status."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log is found here, with a remedy
     found: list[Finding] = []
     for finding in _examined():
@@ -72,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{finding.state:<6}{finding.subject:<14}{finding.said}", flush=True)
     wrong = [each for each in found if each.state == WRONG]
     if options.json:
-        print(json.dumps({"findings": [asdict(each) for each in found], "wrong": len(wrong)}))
+        print_json({"findings": found, "wrong": len(wrong)})
     if any(each.subject == "settings" for each in wrong):
         return MISCONFIGURED
     return NO if wrong else DONE

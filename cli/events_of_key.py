@@ -1,21 +1,17 @@
 """What stands in the topics of a key and of events: for ``trueup forget``."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
-from aiokafka.errors import KafkaError
-
+from cli import reading
 from cli.dead_letters import read_letter
 from cli.try_source import Found, Trial
 from state import kinds
-from state.frames import CorruptFrame
 from state.kind import KINDS
 from streams.config.settings import Settings
-from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import batches
+from streams.kafka.topics import partitions
 from streams.records.decoding import SCOPED
-from streams.records.skips import PoisonError
 
 #: A byte of a word, and where a word or a mark begins: not inside a word.
 _INSIDE: Final = re.compile(rb"[\w-]")
@@ -36,11 +32,7 @@ async def records(settings: Settings, key: bytes) -> list[Found]:
     """
     topics = [mode.topic for mode in settings.modes]
     topics += [] if settings.has_intake else [settings.forecasts, settings.outcomes]
-    return [
-        Found(f"{each.topic}/{each.partition}@{each.offset}", each.topic, key, each.value, each.headers, each.timestamp)
-        async for each in _all(settings, list(dict.fromkeys(topics)))
-        if each.key == key
-    ]
+    return [Found.of(each) async for each in reading.records(settings, list(dict.fromkeys(topics))) if each.key == key]
 
 
 def named(settings: Settings, found: Iterable[Found]) -> list[Event]:
@@ -60,14 +52,11 @@ async def kept(settings: Settings, key: bytes) -> list[Event]:
     """
     if settings.has_intake or await partitions(settings, settings.changelog) is None:
         return []
-    try:
-        return await _rows(settings, lambda row: kinds.LEDGER.decode(row).key == key)
-    except CorruptFrame as exc:
-        raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}") from exc
+    return await _rows(settings, lambda row: kinds.LEDGER.decode(row).key == key)
 
 
-async def unknown(settings: Settings, events: Iterable[Event]) -> list[Event]:
-    """Return those events that have no row; none where there is no state. Behind intake scopes are those of streams.
+async def unknown(settings: Settings, events: Iterable[Event]) -> list[str]:
+    """Return the ids of events without a row; none where there is no state. Behind intake scopes are those of streams.
 
     Raises TopicsError if the changelog cannot be read.
     """
@@ -76,13 +65,13 @@ async def unknown(settings: Settings, events: Iterable[Event]) -> list[Event]:
     known = set(await _rows(settings))
     if settings.has_intake:
         known = {Event(each.event_id) for each in known}
-    return [each for each in wanted if each not in known]
+    return [each.event_id for each in wanted if each not in known]
 
 
 async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[Event]:
     """Return the events whose present rows are taken."""
     names = dict[bytes, None]()
-    async for record in _all(settings, [settings.changelog]):
+    async for record in reading.records(settings, [settings.changelog]):
         if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
             if record.value is not None and takes(record.value):
                 names[record.key] = None
@@ -113,20 +102,11 @@ async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str
             for size in sizes
         )
 
-    async for record in _all(settings, [settings.dead_letters]):
+    async for record in reading.records(settings, [settings.dead_letters]):
         letter = read_letter(record)
         if letter and (letter.place in known or letter.key in wanted or holds(letter.value or b"")):
             found.append(f"{settings.dead_letters}/{record.partition}@{record.offset}")
     return found
-
-
-async def _all(settings: Settings, topics: list[str]) -> AsyncIterator[Any]:
-    try:
-        async for _, read in batches(settings, topics):
-            for record in read:
-                yield record
-    except (KafkaError, PoisonError) as exc:
-        raise TopicsError(f"cannot read {', '.join(topics)}: {exc or type(exc).__name__}") from exc
 
 
 def _text(value: object) -> str | None:

@@ -2,25 +2,21 @@
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from time import time
-from typing import Final
+from typing import Any
 
 import orjson
-from aiokafka.errors import KafkaError
 
-from cli import events_of_key
+from cli import events_of_key, reading
 from cli.events_of_key import Event
-from cli.options import DONE, Commands, command, settings, tell
+from cli.options import DONE, Commands, command, listed, settings, tell
 from state.events import Rejected
 from state.fence import OUTCOMES
 from streams.config.settings import Settings, SettingsError
-from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.topics import TopicsError
 from streams.kafka.writer import send_all
 from streams.records.decoding import Decoder
-
-#: Most dead letters that are named in words.
-_SHOWN: Final = 20
 
 
 def add(commands: Commands) -> None:
@@ -29,11 +25,11 @@ def add(commands: Commands) -> None:
         commands,
         "forget",
         "erase what the state holds of events",
+        "cli.forget:run",
         says="Writes a record for each event that erases it: its forecast and its label leave the state. Only its id "
         "is kept, for as long as its row would have been. A label that comes later is ignored, and a forecast is a "
         "dead letter. What was learnt stays in sums that name no event. Your own topics and trueup's "
         "outputs keep their records until their retention takes them: see docs/how-to/erase.md.",
-        json_output=True,
         dry_run=True,
     )
     forget.add_argument("events", nargs="*", metavar="EVENT", help="event_id of a forecast")
@@ -45,39 +41,41 @@ def add(commands: Commands) -> None:
     forget.add_argument(
         "--scope", metavar="SCOPE", help="the scope of the records, if they have one; behind intake leave it out"
     )
-    forget.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Erase events, say what is known of them and where else they stand, and return the status."""
     of = settings()
     if not options.events and options.key is None:
         raise SettingsError("name events, or --key KEY")
     if options.key == "":  # rows of most events hold no key
         raise SettingsError("--key is empty: name events")
-    found, events = [], [Event(each, options.scope) for each in options.events]
+    found, named = [], list(dict.fromkeys(Event(each, options.scope) for each in options.events))
+    events = list(named)
     if options.key is not None:
         found = asyncio.run(events_of_key.records(of, options.key.encode()))
         events += events_of_key.named(of, found) + asyncio.run(events_of_key.kept(of, options.key.encode()))
     events = list(dict.fromkeys(events))
-    values = [erasure(of, *each) for each in events]
     names = [each.event_id for each in events]
-    unknown, said = _unknown(of, dict.fromkeys(Event(each, options.scope) for each in options.events))
-    topic, written = asyncio.run(send(of, list(zip(names, values, strict=True)), dry_run=options.dry_run))
+    erasures = [(each.event_id, erasure(of, *each)) for each in events]
+    unknown, of_rows = _looked_up(events_of_key.unknown(of, named), "not known here", "whether the state knows them")
+    topic, written = asyncio.run(send(of, erasures, dry_run=options.dry_run))
+    letters, of_letters = _looked_up(
+        events_of_key.letters(of, names + [options.key] * (options.key is not None), [each.place for each in found]),
+        "dead letters hold some of it until retention takes them",
+        "whether dead letters hold any of it",
+    )
+    if unknown:
+        of_rows += ". No forecast has come, or it has left; what is on its way will be erased"
     verb = "would erase" if options.dry_run else "erases" if written == 1 else "erase"
     whose = "an event" if len(events) == 1 else f"{len(events):,} events"
-    texts = names + ([] if options.key is None else [options.key])
-    try:
-        letters = asyncio.run(events_of_key.letters(of, texts, [each.place for each in found]))
-    except TopicsError as exc:
-        letters, said = None, f"{said}\nwhether dead letters hold any of it is not known: {exc}"
-    if letters:
-        shown = ", ".join(letters[:_SHOWN]) + f", … ({len(letters):,} in all)" * (len(letters) > _SHOWN)
-        said += f"\ndead letters hold some of it until retention takes them: {shown}"
-    if not events:
-        said = f"\nnothing that is kept has the key {options.key}{said}"
+    if events:
+        of_topic = f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read"
+    else:
+        of_topic = f"nothing that is kept has the key {options.key}"
     tell(
         options,
-        f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read{said}",
+        "\n".join(filter(None, (of_topic, of_rows, of_letters))),
         topic=topic,
         events=names,
         records=written,
@@ -88,15 +86,16 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _unknown(of: Settings, events: Iterable[Event]) -> tuple[list[str] | None, str]:
-    """Return those of which there is no row, and what is said of them; None if that cannot be read."""
+def _looked_up(look: Coroutine[Any, Any, list[str]], said: str, asked: str) -> tuple[list[str] | None, str]:
+    """Return what is found, and a sentence of it; None if it cannot be read, which does not keep events from going.
+
+    ``said, asked``: what is said of what is found, and what is not known where it cannot be read.
+    """
     try:
-        unknown = [each.event_id for each in asyncio.run(events_of_key.unknown(of, events))]
+        found = asyncio.run(look)
     except TopicsError as exc:
-        return None, f"\nwhether the state knows the events is not known: {exc}"
-    shown = ", ".join(unknown[:_SHOWN]) + f", … ({len(unknown):,} in all)" * (len(unknown) > _SHOWN)
-    said = f"\nnot known here: {shown}. No forecast has come, or it has left; what is on its way will be erased"
-    return unknown, said if unknown else ""
+        return None, f"{asked} is not known: {exc}"
+    return found, f"{said}: {listed(found)}" if found else ""
 
 
 def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
@@ -131,21 +130,13 @@ async def send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: b
     knows here: so each partition gets the record, and where the event is not, nothing else is erased.
     """
     topic = of.labels if of.has_intake else of.outcomes
-    count = await partitions(of, topic)
-    if count is None:
-        raise TopicsError(f"there is no topic {topic}")
-    places = [None] if of.has_intake else list(range(count))
-    if dry_run:
-        return topic, len(records) * len(places)
-    try:
-        await send_all(
-            of,
-            (
-                {"topic": topic, "value": value, "key": event_id.encode(), "partition": place}
-                for event_id, value in records
-                for place in places
-            ),
-        )
-    except KafkaError as exc:
-        raise TopicsError(f"cannot write to {topic}: {exc}; send it again, an event is erased once") from exc
-    return topic, len(records) * len(places)
+    count = await reading.width(of, topic)
+    made = [
+        {"topic": topic, "value": value, "key": event_id.encode(), "partition": place}
+        for event_id, value in records
+        for place in ([None] if of.has_intake else range(count))
+    ]
+    if not dry_run:
+        with reading.asked(f"cannot write to {topic}", "; send it again, an event is erased once"):
+            await send_all(of, made)
+    return topic, len(made)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from cli import reading
 from state import journal, kinds, routes
 from state.fence import Fence
 from state.rescale import Moved
@@ -18,7 +19,6 @@ from streams.kafka import groups, provenance, topics
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import batches
 
 Rows = dict[bytes, bytes]
 
@@ -109,10 +109,9 @@ async def require_applied(stage: Stage, width: int) -> None:
     for topic, (name, _) in enumerate(stage.names):
         following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
         behind = Counter[int]()
-        async for _, records in batches(stage.old, [name], committed=True, starts=following):
-            for record in records:
-                to = None if record.key is None else partition(record.key, width)
-                behind[record.partition] += not (stage.same[topic] and to == record.partition)
+        async for record in reading.records(stage.old, [name], committed=True, starts=following):
+            to = None if record.key is None else partition(record.key, width)
+            behind[record.partition] += not (stage.same[topic] and to == record.partition)
         if behind.total():
             places = ", ".join(f"{n} of {name}/{place}" for place, n in behind.items() if n)
             raise TopicsError(
@@ -175,9 +174,8 @@ async def read_stage(
     reader: AIOKafkaConsumer, producer: AIOKafkaProducer, old: Settings, new: Settings, width: int
 ) -> Stage:
     """Read the state of a worker or a router, and see that it can be divided."""
-    changelog = await provenance.identity(producer.client, old.changelog) if await _exists(old) else None
-    if changelog is None:
-        raise TopicsError(f"there is no topic {old.changelog}: is TRUEUP_APP_ID that of the workers?")
+    await reading.width(old, old.changelog, ": is TRUEUP_APP_ID that of the workers?")
+    changelog = await provenance.identity(producer.client, old.changelog)
     ids = [await provenance.identity(producer.client, name) for name in (old.forecasts, old.outcomes)]
     inputs = [await provenance.identity(producer.client, name) for name in (new.forecasts, new.outcomes)]
     ends = await topic_ends(reader, old.changelog, changelog.partitions)
@@ -189,10 +187,6 @@ async def read_stage(
     stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
     _require_known(stage)
     return stage
-
-
-async def _exists(settings: Settings) -> bool:
-    return await topics.partitions(settings, settings.changelog) is not None
 
 
 def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
@@ -229,10 +223,9 @@ async def topic_ends(reader: AIOKafkaConsumer, topic: str, count: int) -> list[i
 async def topic_rows(settings: Settings, topic: str, count: int) -> list[Rows]:
     """Return the rows of each partition of a changelog."""
     parts: list[Rows] = [{} for _ in range(count)]
-    async for _, records in batches(settings, [topic]):
-        for record in records:
-            if record.value is None:
-                parts[record.partition].pop(record.key, None)
-            else:
-                parts[record.partition][record.key] = record.value
+    async for record in reading.records(settings, [topic]):
+        if record.value is None:
+            parts[record.partition].pop(record.key, None)
+        else:
+            parts[record.partition][record.key] = record.value
     return [dict(sorted(part.items())) for part in parts]  # sums of rounded numbers depend on the order

@@ -7,15 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cli.options import duration
+from replay.configuration import Configuration
+from replay.sources import labels, scores
+from replay.sources.files import FileSource
+from replay.sources.table import Columns, TableSource
+from replay.sources.topics import Range, moment, reread, resolved
 from streams.config.settings import Settings, SettingsError
-
-if TYPE_CHECKING:
-    from replay.configuration import Configuration
-    from replay.sources.table import Columns
 
 #: Options of a table alone, none of which has a default: what each takes, and its help.
 OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
@@ -83,8 +84,6 @@ def joined(arguments: Sequence[str]) -> list[str]:
 
 def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
     """Turn the options of `add_source` into a source; raises as `request`."""
-    from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
-
     require_table(options)
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
     if options.forecasts or options.outcomes or options.table:
@@ -108,8 +107,6 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
 
 def of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
     """Turn the options of `add_files` into a source; raises as `request`."""
-    from replay.sources.files import FileSource  # noqa: PLC0415
-
     partitions = getattr(options, "partitions", None) or 1
     if options.table:
         if options.forecasts or options.outcomes:
@@ -120,10 +117,7 @@ def of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
     return FileSource(options.forecasts, options.outcomes, partitions)
 
 
-def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401 - a Source
-    from replay.sources import labels, scores  # noqa: PLC0415 - not for --help
-    from replay.sources.table import Columns, TableSource  # noqa: PLC0415 - imports numpy
-
+def _table(options: argparse.Namespace, partitions: int) -> TableSource:
     missing = [f"--{name}" for name in ("score", "label", "time") if getattr(options, name) is None]
     if missing:
         raise SettingsError(f"--table needs {' and '.join(missing)} too: the names of its columns")
@@ -194,7 +188,7 @@ def reads(options: argparse.Namespace) -> list[str]:
     return [name for name in keys if getattr(options, name, None) is not None]
 
 
-def require_used(columns: "Columns", plans: "list[Configuration]") -> None:
+def require_used(columns: Columns, plans: list[Configuration]) -> None:
     """Raise SettingsError unless the columns that are named are those that the streams file asks for."""
     stream = columns.stream_name if columns.stream is None else None
     for name in ("weight", "label_rate", "model_version"):

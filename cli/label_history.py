@@ -2,14 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from replay.sources.record import Source, loaded
+from replay.sources.record import Chunk, Source, loaded
 from state.arrays import Floats
 from state.events import Forecast, Outcome, erases
 from state.fence import FORECASTS, OUTCOMES
@@ -104,56 +104,44 @@ class _History:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-def read(source: Source, decoder: Decoder, stream: str) -> Seen:
-    """Read all partitions of a history and observe one stream.
+def read(source: Source, decoder: Decoder, stream: str | None = None) -> list[Seen]:
+    """Read all partitions of a history and observe one stream, or each, the one with most forecasts first.
 
     Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
 
     ``decoder``: of the present streams file; rejected records are ignored.
     """
-    history = _read(source, decoder, stream)
-    if stream not in history.streams:
-        listed = ", ".join(f"{name} ({n:,})" for name, n in history.seen.most_common(5)) or "none"
-        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {listed}")
-    return _seen(history, stream)
-
-
-def every(source: Source, decoder: Decoder) -> list[Seen]:
-    """Read all partitions of a history and observe each of its streams, the one with most forecasts first."""
-    history = _read(source, decoder, None)
-    return [_seen(history, stream) for stream, _ in history.seen.most_common()]
-
-
-def _read(source: Source, decoder: Decoder, only: str | None) -> _History:
-    """Read a history, and keep the forecasts of one stream, or of all."""
     history = _History()
     for partition in range(source.partitions):
-        for chunk in source.read(FORECASTS, partition):
-            for record in loaded(decoder, chunk.records):
-                history.end = max(history.end, record.timestamp)
-                event = decoder.forecast(
-                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
-                )
-                if record.reason or not isinstance(event, Forecast):
-                    continue
-                history.seen[event.stream] += 1
-                history.events.add(event.event_id)
-                if only in (None, event.stream):
-                    issued = history.streams.setdefault(event.stream, _Issued())
-                    issued.at.setdefault(event.event_id, event.ts)
-                    if isinstance(event.raw, float):
-                        issued.scores.setdefault(event.event_id, event.raw)
-        for chunk in source.read(OUTCOMES, partition):
-            for record in loaded(decoder, chunk.records):
-                history.end = max(history.end, record.timestamp)
-                outcome = decoder.outcome(
-                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
-                )
-                if not record.reason and isinstance(outcome, Outcome) and not erases(outcome.y):
-                    said = outcome.revision, outcome.ts, outcome.y
-                    history.came.setdefault(outcome.event_id, partition)
-                    history.told.setdefault(outcome.event_id, []).append(said)
-    return history
+        for forecast in _events(history, source.read(FORECASTS, partition), decoder, decoder.forecast):
+            if isinstance(forecast, Forecast):
+                history.seen[forecast.stream] += 1
+                history.events.add(forecast.event_id)
+                if stream in (None, forecast.stream):
+                    issued = history.streams.setdefault(forecast.stream, _Issued())
+                    issued.at.setdefault(forecast.event_id, forecast.ts)
+                    if isinstance(forecast.raw, float):
+                        issued.scores.setdefault(forecast.event_id, forecast.raw)
+        for outcome in _events(history, source.read(OUTCOMES, partition), decoder, decoder.outcome):
+            if isinstance(outcome, Outcome) and not erases(outcome.y):
+                history.came.setdefault(outcome.event_id, partition)
+                history.told.setdefault(outcome.event_id, []).append((outcome.revision, outcome.ts, outcome.y))
+    if stream is not None and stream not in history.streams:
+        there = ", ".join(f"{name} ({n:,})" for name, n in history.seen.most_common(5)) or "none"
+        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {there}")
+    return [_seen(history, name) for name, _ in history.seen.most_common() if name in history.streams]
+
+
+def _events(
+    history: _History, chunks: Iterable[Chunk], decoder: Decoder, read: Callable[..., object]
+) -> Iterator[object]:
+    """Yield what the records that can be read say, and note when the last of all came."""
+    for chunk in chunks:
+        for record in loaded(decoder, chunk.records):
+            history.end = max(history.end, record.timestamp)
+            event = read(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)
+            if not record.reason:
+                yield event
 
 
 def _seen(history: _History, stream: str) -> Seen:

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from cli import history
 from cli.options import DONE, Commands, command, tell
+from replay.configuration import configurations
+from replay.processes import cores
+from replay.silence import understood
 from streams.config.settings import Settings, SettingsError
 
 DESCRIPTION = """\
@@ -31,12 +34,11 @@ def add(commands: Commands) -> None:
         commands,
         "load",
         "let a new group begin with what a table of the past teaches",
+        "cli.load:run",
         says=DESCRIPTION,
         more=EPILOG,
-        json_output=True,
         dry_run=True,
     )
-    load.set_defaults(run=run)
     history.add_files(load)
     load.add_argument(
         "--keys",
@@ -53,13 +55,8 @@ def run(options: argparse.Namespace) -> int:
     Raises SettingsError, TopicsError or TableError if it is not possible; nothing that a worker would accept was
     written.
     """
-    from rich.console import Console  # noqa: PLC0415 - not for --help
-
-    from replay import first_rows, load  # noqa: PLC0415 - numpy takes a while to import
-    from replay.configuration import configurations  # noqa: PLC0415
-    from replay.console import Bar  # noqa: PLC0415
-    from replay.processes import cores  # noqa: PLC0415
-    from replay.silence import understood  # noqa: PLC0415
+    from replay import first_rows, load  # noqa: PLC0415 - rich takes a while to import
+    from replay.console import Bar, Console  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
     history.require_table(options)

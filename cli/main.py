@@ -8,31 +8,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
 from typing import Final
 
 import shtab
 
 from agents import __version__, logs, terminal
-from cli import (
-    audit,
-    config,
-    dev,
-    doctor,
-    forget,
-    history,
-    letters,
-    load,
-    options,
-    replay,
-    schema,
-    serve,
-    snapshot,
-    state,
-    streams,
-    topics,
-)
+from cli import history, options
 from replay.sources.record import TableError
+from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 
@@ -52,23 +36,11 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 
 {options.ENDS}"""
 
-#: In the order of the help.
+#: The modules that add commands, in the order of the help.
 COMMANDS: Final = (
-    serve,
-    doctor,
-    topics,
-    config,
-    streams,
-    replay,
-    load,
-    audit,
-    letters,
-    forget,
-    snapshot,
-    state,
-    schema,
-    dev,
-)
+    "serve", "doctor", "topics", "config", "streams", "replay", "load", "audit", "dead_letters", "forget", "state",
+    "schema", "dev",
+)  # fmt: skip
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
@@ -76,7 +48,6 @@ _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    _open_streams()
     try:
         with terminal.guarded():
             try:
@@ -92,13 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
-
-
-def _open_streams() -> None:
-    """Point standard streams that are closed at nothing: connections would get their numbers, and be written to."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it stays open
 
 
 def _unread() -> bool:
@@ -128,7 +92,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             level = os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper()
             logs.configure(level, getattr(given, "stage", None) or given.command)
             return int(given.run(given))
-    except (SettingsError, TopicsError, TableError) as exc:
+    except (SettingsError, TopicsError, TableError, CorruptFrame) as exc:
         return options.refused(exc)
     except KeyboardInterrupt:
         return 130
@@ -147,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
     made.set_defaults(commands=commands)  # for the page that lists them
     for each in COMMANDS:
-        each.add(commands)
+        import_module(f"cli.{each}").add(commands)
     return made
 
 

@@ -13,14 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-import orjson
-from aiokafka.errors import KafkaError
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cli import history, show
-from cli.options import DONE, NO
-from cli.running import running
+from cli.options import DONE, NO, listed, print_json, settings
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
 from replay.player import parts, play
@@ -32,11 +29,9 @@ from state.policies import Policies
 from state.policy import Policy
 from state.segments import Dictionary
 from streams.config.settings import Settings, SettingsError
-from streams.kafka.topics import TopicsError
 from streams.metrics.rows import StateRows, covered
 from streams.metrics.served_map import Ends, answering, ends, withheld
 from streams.metrics.snapshot import by_stream
-from streams.records.skips import PoisonError
 
 #: Raw scores of the table.
 POINTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, *(n / 10 for n in range(1, 10)), 0.97, 0.99, 0.997, 0.999, 1.0)
@@ -75,15 +70,15 @@ class Map(NamedTuple):
 Then = Mapping[tuple[int, str | None], Map] | None
 
 
-def run(options: argparse.Namespace, settings: Settings) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show the map of a stream; return 0, or 1 where it has none.
 
     Raises SettingsError or TopicsError if an option cannot be, the stream cannot have a map, or the state or the topics
     cannot be read.
     """
-    if not (options.at or options.forecasts or options.outcomes or options.table):
-        settings = running(settings)
-    policy = settings.policies.of(options.stream)
+    of_past = options.at or options.forecasts or options.outcomes or options.table
+    configured = settings() if of_past else show.running(settings())
+    policy = configured.policies.of(options.stream)
     if policy is None:
         raise SettingsError(f"stream {options.stream!r} is not in the streams file, which is closed")
     if why := maps.why_not(replace(policy, model_version="")):  # each version has a map of its own here
@@ -91,7 +86,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     if options.form == "sql" and options.diff:
         raise SettingsError("--diff is of two maps, SQL of one: leave out --diff, or choose another form")
     values = _values(options.of, policy)
-    states = [_state(options, settings, at) for at in (options.at, options.diff)[: 1 + bool(options.diff)]]
+    states = [_state(options, configured, at) for at in (options.at, options.diff)[: 1 + bool(options.diff)]]
     cautions = list(_cautions(states[0], options.stream, policy, values))  # before a map makes its values known
     of = [_maps(each, options.stream, policy, values, options.of_version) for each in states]
     if not of[0]:
@@ -117,7 +112,7 @@ def _nothing(options: argparse.Namespace, found: StateRows) -> str:
     """Say why there is no map."""
     names, then = sorted(filter(found.knows, found.streams)), f" by {options.at}" if options.at else ""
     if options.stream not in names:
-        return f"no stream {options.stream!r}{then}; there are: {', '.join(names[:20]) or 'none'}"
+        return f"no stream {options.stream!r}{then}; there are: {listed(names)}"
     of = f", version {options.of_version}," if options.of_version else ""
     return f"stream {options.stream!r}{of} has learnt nothing{then}: raw scores are served"
 
@@ -151,10 +146,7 @@ def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, 
 def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> StateRows:
     """Return the state of now, or of a time or the end of files, by a replay."""
     if at is None and not (options.forecasts or options.outcomes or options.table):
-        try:
-            return asyncio.run(show.read(settings))
-        except (KafkaError, PoisonError) as exc:
-            raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
+        return asyncio.run(show.read(settings))
     source = history.source(
         argparse.Namespace(**{**vars(options), "start": None, "end": at, "last": None, "offsets": None}), settings
     )
@@ -251,7 +243,7 @@ def _json(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None
     said = {"stream": options.stream, "at": options.at, "of": options.of, "maps": list(map(_plain, found))}
     if then is not None:
         said |= {"diff": options.diff, "then": list(map(_plain, then.values()))}
-    sys.stdout.write(orjson.dumps(said).decode() + "\n")
+    print_json(said)
 
 
 def _plain(of: Map) -> dict[str, Any]:
@@ -273,7 +265,7 @@ def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
     points = pairwise(zip(x, y, strict=True))
     lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
     lines += [f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores;"]
-    sys.stdout.write("\n".join(lines) + "\n")
+    print("\n".join(lines))
 
 
 def _line(left: tuple[float, float], right: tuple[float, float]) -> str:

@@ -7,13 +7,19 @@ import pwd
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final, NoReturn
 
+import orjson
+
+from replay.audit.output_matcher import Unauditable
 from replay.sources.record import TableError
+from state.frames import REMEDY, CorruptFrame, OtherFormat
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
@@ -41,17 +47,20 @@ def command(
     commands: Commands,
     name: str,
     help_: str,
+    run: str,
     *,
     says: str | None = None,
     more: str = "",
     streams: bool = True,
-    json_output: bool = False,
+    json_output: bool = True,
     dry_run: bool = False,
 ) -> argparse.ArgumentParser:
     """Add a command with the options that all have.
 
     ``commands``: what `argparse.ArgumentParser.add_subparsers` returned.
     ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: as the line).
+    ``run``: the function of its options that carries it out and returns the status, ``module:name``. It is imported
+      then: `--help` does not wait for what commands need.
     ``more``: behind the options.
     ``streams``: whether it has ``--streams``; `trueup replay` has one that may be repeated.
     """
@@ -62,7 +71,8 @@ def command(
         epilog=f"{more}\n{ENDS}" if more else ENDS,
         formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
     )
-    parser.set_defaults(told=help_)  # for the page that lists them
+    # What it does is for the page that lists commands.
+    parser.set_defaults(told=help_, run=partial(_carried_out, run))
     everywhere = parser.add_argument_group("options of all commands")
     everywhere.add_argument("--brokers", metavar="HOST:PORT,...", help="the cluster (default: TRUEUP_BROKERS)")
     if streams:
@@ -73,6 +83,10 @@ def command(
     if dry_run:
         parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
     return parser
+
+
+def _carried_out(run: str, options: argparse.Namespace) -> int:
+    return int(resolve_name(run)(options))
 
 
 class Parser(argparse.ArgumentParser):
@@ -141,15 +155,33 @@ def settings() -> Settings:
     return Settings.from_env(os.environ)
 
 
+def print_json(found: object) -> None:
+    """Print one JSON object; dataclasses are objects, NaN is null. In ASCII no text steers a terminal."""
+    print(json.dumps(orjson.loads(orjson.dumps(found, default=str))))
+
+
 def tell(options: argparse.Namespace, said: str, **found: object) -> None:
     """Print a sentence, or one JSON object with it as ``said``."""
-    print(json.dumps({"said": said, **found}) if options.json else said)
+    if options.json:
+        print_json({"said": said, **found})
+    else:
+        print(said)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Return names in words: the first ones, and how many there are."""
+    more = f", … ({len(names):,} in all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if names else "none"
 
 
 def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
     """Print why a command was not carried out, and return the status."""
-    print(f"trueup: {exc}", file=sys.stderr)
-    return MISCONFIGURED if isinstance(exc, SettingsError | TopicsError) else UNUSABLE
+    said = f"trueup: {exc}"
+    if isinstance(exc, CorruptFrame):
+        said = f"trueup: the state cannot be read: {exc}{f'; {REMEDY}' if isinstance(exc, OtherFormat) else ''}"
+    print(said, file=sys.stderr)
+    unusable = isinstance(exc, Unauditable) or not isinstance(exc, SettingsError | TopicsError | CorruptFrame)
+    return UNUSABLE if unusable else MISCONFIGURED
 
 
 def duration(options: argparse.Namespace, name: str) -> int | None:

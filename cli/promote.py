@@ -1,26 +1,27 @@
-"""``trueup streams promote``: champion and challenger change places in the streams file, with an audit line beside it.
+"""``trueup streams promote``, ``rollback``, ``freeze`` and ``thaw``: the streams file says who serves, and who learns.
 
 Nothing is sent to the workers: they read the file when they start. A challenger already has the state that it needs as
-champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger.
+champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger. A
+frozen map serves what it had learnt until then.
 """
 
+import argparse
 import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import tomlkit
 from tomlkit.items import InlineTable
 
 from agents.status import tables
 from cli import condition, show_tables
 from cli.condition import Beside, Condition
-from cli.streams_file import StreamsFile, changing, edited
+from cli.options import DONE, NO, listed
+from cli.streams_file import StreamsFile, changing, edited, matched
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from streams import atomic_file
@@ -50,93 +51,104 @@ class Promotion:
         return replace(self.challenger, shadow=tuple(beside))
 
 
-def run(
-    environment: Mapping[str, str],
-    stream: str,
-    calibrator: str,
-    *,
-    reason: str | None = None,
-    when: str | None = None,
-    apply: bool = False,
-    dry_run: bool = False,
-    json_output: bool = False,
-) -> int:
-    """Promote a challenger and return 0, or 1 if ``when`` does not hold.
+def run(options: argparse.Namespace) -> int:
+    """Promote a challenger and return 0, or 1 if the condition of ``--when`` does not hold.
 
     Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it
     is then as it was.
-
-    ``environment``: that of the workers; its TRUEUP_STREAMS is the file.
-    ``stream, calibrator``: whose challenger, by name of the calibrator or by configuration.
-    ``when``: the condition, see `cli.condition`. None: none.
-    ``apply``: whether the file is also changed where the condition is one of days.
-    ``json_output``: print the change as one JSON object: the audit line, and the difference.
     """
-    asked = None if when is None else Condition.parse(when)
-    with changing(environment) as file:
+    asked = None if options.when is None else Condition.parse(options.when)
+    with changing() as file:
         settings = file.settings()
-        promotion = find(settings.policies, stream, calibrator)
+        promotion = find(settings.policies, options.stream, options.calibrator)
         beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
+        dry_run = options.dry_run
         if asked is not None:
-            looks = file.path.with_name(file.path.name + ".looks.jsonl")
-            if unmet := asked.unmet(beside, looks, datetime.now(UTC), look=not dry_run):
+            if unmet := asked.unmet(beside, file.beside("looks"), datetime.now(UTC), look=not dry_run):
                 sys.stderr.write(f"trueup: {promotion.challenger.calibrator} is not promoted: {unmet}\n")
-                return 1
-            dry_run |= asked.days is not None and not apply
-        return _swap(file, promotion, beside, stream, reason, dry_run=dry_run, json_output=json_output)
+                return NO
+            dry_run |= asked.days is not None and not options.apply
+        return _swap(options, file, promotion, beside, options.stream, dry_run=dry_run)
 
 
-def rollback(
-    environment: Mapping[str, str], *, reason: str | None = None, dry_run: bool = False, json_output: bool = False
-) -> int:
+def rollback(options: argparse.Namespace) -> int:
     """Undo the last change of the streams file that the audit file has, a promotion, and return 0.
 
     Raises SettingsError if there is none, or the file has changed since, or cannot be read, rewritten or replaced.
     """
-    with changing(environment) as file:
-        last = (atomic_file.lines(file.audit) or [{}])[-1]
+    with changing() as file:
+        audit = file.beside("audit")
+        last = (atomic_file.lines(audit) or [{}])[-1]
         if not {"from", "to", "after"} <= last.keys():
-            raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
-        if sha256(file.path.read_bytes()).hexdigest() != last["after"]:
+            raise SettingsError(f"there is nothing to roll back: {audit} does not end with a promotion")
+        if sha256(file.text.encode()).hexdigest() != last["after"]:
             raise SettingsError(
                 f"{file.path} was changed since the promotion of {last['at']}: promote the old champion, or edit it"
             )
         settings = file.settings()
         promotion = find(settings.policies, last["stream"], last["from"]["config"])
         beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
-        reason = f"rollback of {last['at']}" if reason is None else reason
-        return _swap(file, promotion, beside, last["stream"], reason, dry_run=dry_run, json_output=json_output)
+        options.reason = options.reason or f"rollback of {last['at']}"
+        return _swap(options, file, promotion, beside, last["stream"], dry_run=options.dry_run)
+
+
+def freeze(options: argparse.Namespace) -> int:
+    """Freeze or thaw the map of a stream and of all others of its pattern; return 0, or 1 if it is so already.
+
+    Raises SettingsError if no pattern matches the stream, or the file cannot be read, rewritten or replaced; it is then
+    as it was.
+    """
+    frozen = options.frozen
+    done = "frozen" if frozen else "thawed"
+    with changing() as file:
+        pattern, policy = matched(file.settings().policies, options.stream, f'write [streams."{options.stream}"] first')
+        if policy.frozen == frozen:
+            sys.stderr.write(f'trueup: the maps of streams."{pattern}" are {done} already\n')
+            return NO
+
+        def change(tables: Any) -> None:  # noqa: ANN401 - tomlkit's own
+            if frozen:
+                tables[pattern]["frozen"] = True
+            else:
+                del tables[pattern]["frozen"]
+
+        after, line = edited(file.text, change), {"stream": options.stream, "frozen": frozen}
+        now = replace(policy, frozen=frozen)
+        said = file.change(options, after, done, pattern, now, line, dry_run=options.dry_run)
+    if not options.json:
+        print(said)
+        if not options.dry_run:
+            then = "stay as they are" if frozen else "learn again; what came meanwhile is never learnt"
+            print(f'restart the workers: from then on the maps of streams."{pattern}" {then}')
+    return DONE
 
 
 def _swap(
+    options: argparse.Namespace,
     file: StreamsFile,
     promotion: Promotion,
     beside: Beside,
     stream: str,
-    reason: str | None,
     *,
     dry_run: bool,
-    json_output: bool,
 ) -> int:
-    after = rewritten(file.path.read_bytes().decode(), promotion)
-    difference = file.difference(after, "promoted")
-    names = {"names": None if beside.missing else list(beside.names)}
-    known = (
-        {"figures": beside.figures} if beside.missing is None else {"figures": None, "figures_missing": beside.missing}
-    )
-    sides = {"from": _named(promotion.champion), "to": _named(promotion.challenger)}
-    line = {"stream": stream, "reason": reason, **sides, **names, **known}
-    written = file.change(after, promotion.pattern, promotion.promoted, line, dry_run=dry_run)
-    if json_output:
-        sys.stdout.write(orjson.dumps({**(written or names), "difference": difference}).decode() + "\n")
-        return 0
-    sys.stdout.write(difference)
-    print(_changing(promotion, beside))
-    if dry_run:
-        print("nothing was changed")
-    else:
-        _tell(promotion, beside, file.audit)
-    return 0
+    missing = {} if beside.missing is None else {"figures_missing": beside.missing}
+    line = {
+        "stream": stream,
+        "from": _named(promotion.champion),
+        "to": _named(promotion.challenger),
+        "names": None if missing else list(beside.names),
+        "figures": None if missing else beside.figures,
+        **missing,
+    }
+    after = rewritten(file.text, promotion)
+    said = file.change(options, after, "promoted", promotion.pattern, promotion.promoted, line, dry_run=dry_run)
+    if not options.json:
+        print(_changing(promotion, beside))
+        if not dry_run:
+            _tell(promotion, beside)
+        print(said)
+    return DONE
 
 
 def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
@@ -144,10 +156,7 @@ def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
 
     Raises SettingsError if no pattern matches the stream, or not exactly one challenger is meant.
     """
-    matched = policies.matched(stream)
-    if matched is None:
-        raise SettingsError(f"no pattern of the streams file matches {stream!r}: there is nothing to promote")
-    pattern, champion = matched
+    pattern, champion = matched(policies, stream, "there is nothing to promote")
     meant = [i for i, each in enumerate(champion.challengers) if calibrator in {each.calibrator, each.config}]
     if len(meant) == 1:
         return Promotion(pattern, champion, champion.challengers[meant[0]], meant[0])
@@ -221,11 +230,10 @@ def _changing(promotion: Promotion, beside: Beside) -> str:
     """Return which streams are served otherwise."""
     if beside.missing is not None:
         return f'streams of "{promotion.pattern}" change; their names cannot be read: {beside.missing}'
-    named = ", ".join(beside.names[:_NAMED]) + (", …" if len(beside.names) > _NAMED else "")
-    return f"streams that change: {len(beside.names):,}{': ' if named else ''}{named}"
+    return f"streams that change: {len(beside.names):,}: {listed(beside.names, _NAMED)}"
 
 
-def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
+def _tell(promotion: Promotion, beside: Beside) -> None:
     console = show_tables.console()
     say = partial(console.print, soft_wrap=True)
     if beside.missing is not None:
@@ -235,7 +243,6 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     else:
         then = "nothing says which is better" if beside.learnt else "what serves after the restart has learnt nothing"
         say(f"nothing has resolved yet with {beside.calibrators[0]} serving and the other beside it: {then}")
-    say(f"written down in {audit}")
     say(
         f'restart the workers: then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
         f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is a "

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 from cli import history
 from cli.options import DONE, UNUSABLE, Commands, command, positive
+from replay.configuration import configurations
+from replay.processes import cores
+from replay.silence import understood
 from streams.config.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -40,12 +43,11 @@ def add(commands: Commands) -> None:
         commands,
         "replay",
         "run history again: compare calibrators, rebuild state",
+        "cli.replay:run",
         says=DESCRIPTION,
         more=EPILOG,
         streams=False,
-        json_output=True,
     )
-    replay.set_defaults(run=run)
     what, files = history.add_source(replay)
     what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")
     files.add_argument(
@@ -91,11 +93,8 @@ def add(commands: Commands) -> None:
 
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
     """Turn parsed options into a request. Raises SettingsError, TopicsError or TableError if it is not possible."""
-    from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
-    from replay.processes import cores  # noqa: PLC0415
-    from replay.report.pdf import browser  # noqa: PLC0415
+    from replay.report.pdf import browser  # noqa: PLC0415 - rich takes a while to import
     from replay.run import Request  # noqa: PLC0415
-    from replay.silence import understood  # noqa: PLC0415
 
     if options.threshold is not None and not 0 <= options.threshold <= 1:
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")

@@ -14,15 +14,17 @@ happens on the way, the old group is as it was, and starting its workers again i
    is run again; workers refuse the others until then.
 """
 
+import argparse
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
 
+from cli import reading
 from cli.group_states import (
     Rows,
     Stage,
@@ -36,11 +38,11 @@ from cli.group_states import (
     topic_ends,
     topic_rows,
 )
+from cli.options import DONE, settings, tell
 from replay import moves
 from replay.first_rows import open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
 from state import kinds
-from state.frames import CorruptFrame
 from state.inputs import InputIds, Widths
 from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
@@ -48,9 +50,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.claims import UNFINISHED, Claims
 from streams.kafka import owners, provenance
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
-from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
@@ -58,6 +58,13 @@ log = logging.getLogger("trueup")
 #: fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
 #: written.
 Probe = Callable[[int], None]
+
+
+def rescale(options: argparse.Namespace) -> int:
+    """Move the state as the options say, and return the status."""
+    new = settled(os.environ, options.to, options.changes)
+    tell(options, run(settings(), new, options.partitions, options.keys, dry_run=options.dry_run))
+    return DONE
 
 
 def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str]) -> Settings:
@@ -99,17 +106,10 @@ def run(
     if len(old.stages) != len(new.stages):
         raise SettingsError("only one of both groups has a router: the sources must be read in the same way")
     try:
-        return asyncio.run(_run(old, new, width, by, probe, dry_run=dry_run))
-    except CorruptFrame as exc:
-        raise TopicsError(f"the state of {old.app_id} cannot be read: {exc}") from exc
-    except owners.OwnersError as exc:
-        raise TopicsError(str(exc)) from exc
-    except RescaleError as exc:
+        with reading.asked("the brokers", "; run the command again"):
+            return asyncio.run(_run(old, new, width, by, probe, dry_run=dry_run))
+    except (RescaleError, owners.OwnersError) as exc:
         raise TopicsError(f"the state of {old.app_id} cannot be divided anew: {exc}") from exc
-    except PoisonError as exc:
-        raise TopicsError(str(exc)) from exc
-    except (KafkaError, TimeoutError) as exc:
-        raise TopicsError(f"the brokers: {exc or type(exc).__name__}; run the command again", lasting=False) from exc
 
 
 async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe, *, dry_run: bool) -> str:
@@ -345,14 +345,13 @@ async def _upstream(
 async def _known(stage: Stage) -> Move | None:
     """Return what an earlier command has told of the same move."""
     name, found = stage.new.configurations, None
-    async for _, records in batches(stage.new, [name]):
-        for record in records:
-            if record.key == in_force.MOVED and record.value is not None:
-                try:
-                    move = Move.decode(record.value)
-                except MoveError as exc:
-                    raise TopicsError(f"{name}: {exc}") from exc
-                found = move if move.of(stage.moved) else found
+    async for record in reading.records(stage.new, [name]):
+        if record.key == in_force.MOVED and record.value is not None:
+            try:
+                move = Move.decode(record.value)
+            except MoveError as exc:
+                raise TopicsError(f"{name}: {exc}") from exc
+            found = move if move.of(stage.moved) else found
     return found
 
 

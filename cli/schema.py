@@ -13,13 +13,15 @@ def add(commands: Commands) -> None:
         commands,
         "schema",
         "print the Avro schema of an output",
+        "cli.schema:run",
+        json_output=False,
         says="Prints the Avro schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
         "worker starts.",
     )
     schema.add_argument("output", choices=tuple(output_schemas.NAMES), help="the topic, by its usual name")
-    schema.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Print the schema, and return the status."""
     print(json.dumps(output_schemas.avro(options.output), indent=2))
     return DONE

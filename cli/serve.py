@@ -13,24 +13,25 @@ STAGES = ("worker", "router", "intake")
 
 def add(commands: Commands) -> None:
     """Add the command to the command line."""
-    run = command(
+    serve = command(
         commands,
         "run",
         "serve: read forecasts and outcomes, write calibrated predictions",
+        "cli.serve:run",
+        json_output=False,
         says="Serve until SIGTERM: the worker, and intake and router if sources need them, each in a process of its "
         "own,\nwith metrics at the port of the settings (worker), the next one (router) and the one behind it "
         "(intake).\nIf one of them ends, all do. Run several: partitions are shared out among them.",
         more=_settings(),
     )
-    run.add_argument(
+    serve.add_argument(
         "stage",
         nargs="?",
         choices=STAGES,
         help="only this stage. worker: the engine; intake: reads sources of any keys; router: sends labels that name "
         "only their event to the streams that the event was forecast in",
     )
-    run.add_argument("--of-all-stages", action="store_true", help=argparse.SUPPRESS)  # a worker beside the others
-    run.set_defaults(run=_run)
+    serve.add_argument("--of-all-stages", action="store_true", help=argparse.SUPPRESS)  # a worker beside the others
 
 
 def _settings() -> str:
@@ -42,7 +43,8 @@ def _settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Serve, and return the status."""
     from agents import all_stages  # noqa: PLC0415 - Faust takes a second to import; --help should not wait
 
     if options.stage is None:

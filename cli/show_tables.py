@@ -19,7 +19,7 @@ from state.scoring.windows import KINDS
 #: Most characters of the words in front of a row that are not folded.
 WORDS: Final = 36
 #: Fewest characters to which names in front of a row are folded, where words of its other columns have room then.
-NAME: Final = 12
+NAME: Final = 10
 #: Columns in which every table has room, to measure it.
 MOST: Final = 400
 
@@ -117,33 +117,23 @@ def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
     for column in table.columns:
         column.overflow = "fold"
     if Measurement.get(shown_on, shown_on.options.update(width=MOST), table).maximum > shown_on.width:
-        _keep_words(table, shown_on.width - (apart + 1) * (len(table.columns) - 1))
+        _keep_words(table, shown_on.width - 2 - (apart + 1) * (len(table.columns) - 1))  # an edge on either side
     shown_on.print(table)
 
 
 def _keep_words(table: Table, room: int) -> None:
-    """Let only the first column be folded inside words, if so many characters have room for those of the others."""
+    """Narrow the widest columns until all have so many characters; only the first may be folded inside words."""
     texts = [[str(text) for text in (each.header, *each.cells)] for each in table.columns]
-    wide = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
-    words = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
-    kept = {n: wide[n] for n, each in enumerate(table.columns) if each.no_wrap}
-    first, least = kept.get(0), min(wide[0], NAME)
-    while True:
-        # The widest are cut first, to one width.
-        levels = (at for at in range(MOST) if sum(kept.get(n, min(w, at)) for n, w in enumerate(wide)) <= room)
-        level = max(levels, default=0)
-        cut = {n: each for n, each in enumerate(words) if n and n not in kept and each > level}
-        kept |= cut
-        if not level and first:
-            del kept[0]
-            first = None
-        elif not cut:
-            break
-    if level < least and first is None:
-        return
-    table.columns[0].no_wrap = first is not None
-    for n, width in kept.items():
-        table.columns[n].width = width
+    widths = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
+    least = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
+    least = [width if each.no_wrap else word for width, word, each in zip(widths, least, table.columns, strict=True)]
+    for shortest in (max(least[0], NAME) if table.columns[0].no_wrap else NAME, NAME):  # it is folded last
+        least[0] = min(widths[0], shortest)
+        while sum(widths) > room and (wider := [n for n, width in enumerate(widths) if width > least[n]]):
+            widths[max(wider, key=widths.__getitem__)] -= 1
+    if sum(widths) <= room:
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width, column.no_wrap = width, False
 
 
 def _served(each: dict[str, Any]) -> set[str]:

@@ -8,6 +8,7 @@ Of a source, the command writes down what is left out beside what is in force. I
 partition: one that died of the record does so when it starts again.
 """
 
+import argparse
 import asyncio
 import re
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
 
-from cli.options import user
+from cli import reading
+from cli.options import DONE, settings, tell, user
 from state import kinds
 from state.fence import Fence
 from state.journal import Entry
@@ -26,15 +27,21 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.faust.claims import Claims
 from streams.kafka import provenance
-from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import batches
+from streams.kafka.topics import TopicsError
 from streams.records import skips
-from streams.records.skips import PoisonError
 
 #: Longest reason, characters.
 REASON: Final = 500
 #: Offsets at the end of a changelog that are searched first for the newest fence and the newest journal entry.
 TAIL: Final = 10_000
+
+
+def skip(options: argparse.Namespace) -> int:
+    """Skip the record that the options name, and return the status."""
+    of = settings()
+    of_router = options.place.startswith((f"{of.routes}/", f"{of.labels}/"))
+    tell(options, run(of.router if of_router else of, options.place, options.reason, dry_run=options.dry_run))
+    return DONE
 
 
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
@@ -48,16 +55,12 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
     topic, partition, offset = _parsed((*inputs, *sources), place)
     if not reason.strip() or len(reason) > REASON:
         raise SettingsError(f"--reason must say why, in at most {REASON} characters")
-    by = user()
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    said = reason.strip(), by, at
-    try:
+    said = reason.strip(), user(), datetime.now(UTC).isoformat(timespec="seconds")
+    with reading.asked("cannot write it down"):
         if topic in sources:
             asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said), dry_run=dry_run))
         else:
             asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said), dry_run=dry_run))
-    except (KafkaError, PoisonError, TimeoutError) as exc:
-        raise TopicsError(f"cannot write it down: {exc or type(exc).__name__}") from exc
     if dry_run:
         return f"{place} can be left out; nothing was written"
     who = f"Workers of {settings.app_id} that served partition {partition} start again"
@@ -77,17 +80,14 @@ def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:
     return found[1], int(found[2]), int(found[3])
 
 
-async def _require_partition(settings: Settings, topic: str, partition: int) -> int:
-    """Return how many partitions a topic has; the partition must be one of them."""
-    count = await partitions(settings, topic)
-    if count is None or partition >= count:
+async def _require_partition(settings: Settings, topic: str, partition: int) -> None:
+    if partition >= await reading.width(settings, topic):
         raise TopicsError(f"there is no partition {partition} of topic {topic}")
-    return count
 
 
 async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -> None:
     await _require_partition(settings, skip.topic, skip.partition)
-    to = skip.partition % await _require_partition(settings, settings.configurations, 0)
+    to = skip.partition % await reading.width(settings, settings.configurations)
     place = TopicPartition(skip.topic, skip.partition)
     options = settings.client_options()
     # Nothing is subscribed, so it does not join the group.
@@ -141,11 +141,10 @@ async def _following(settings: Settings, partition: int) -> Sequence[int]:
     place = TopicPartition(settings.changelog, partition)
     for last in (TAIL, None):
         newest: dict[bytes, bytes] = {}
-        async for _, records in batches(settings, [settings.changelog], starts={place: 0}, last=last):
-            for record in records:
-                key = record.key or b""
-                if record.value and (key == kinds.FENCE.key() or key[:1] == kinds.JOURNAL.letter != key):
-                    newest[key[:1]] = record.value
+        async for record in reading.records(settings, [settings.changelog], starts={place: 0}, last=last):
+            key = record.key or b""
+            if record.value and (key == kinds.FENCE.key() or key[:1] == kinds.JOURNAL.letter != key):
+                newest[key[:1]] = record.value
         if len(newest) == 2:
             break
     rows = Fence.decode(newest[kinds.FENCE.key()]).next if kinds.FENCE.key() in newest else (0, 0)

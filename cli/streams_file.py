@@ -1,5 +1,6 @@
 """Changes of the streams file by a command: one at a time, whole or not at all, with an audit line beside the file."""
 
+import argparse
 import difflib
 import fcntl
 import os
@@ -16,7 +17,7 @@ import orjson
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from cli.options import user
+from cli.options import print_json, user
 from state.policies import Policies
 from state.policy import Policy
 from streams import atomic_file
@@ -25,73 +26,90 @@ from streams.config.settings import Settings, SettingsError
 
 @dataclass(frozen=True)
 class StreamsFile:
-    """The streams file while nobody else changes it."""
+    """The streams file of the workers while nobody else changes it."""
 
     path: Path
-    #: That of the workers.
-    environment: Mapping[str, str]
 
     @property
-    def audit(self) -> Path:
-        """The file of audit lines beside it."""
-        return self.path.with_name(self.path.name + ".audit.jsonl")
+    def text(self) -> str:
+        """What it says."""
+        return self.path.read_bytes().decode()
+
+    def beside(self, what: str) -> Path:
+        """Return a file of lines beside it: ``audit`` has its changes, ``looks`` what promotions by rule go by."""
+        return self.path.with_name(f"{self.path.name}.{what}.jsonl")
 
     def settings(self, path: Path | None = None) -> Settings:
         """Return the settings of the workers, by this file or by another in its place."""
-        return Settings.from_env({**self.environment, "TRUEUP_STREAMS": str(path or self.path)})
-
-    def difference(self, after: str, done: str) -> str:
-        """Return the difference to a new text; ``done`` says in a word what was done."""
-        before = self.path.read_bytes().decode()
-        lines = difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            self.path.name,
-            f"{self.path.name}, {done}",
-        )
-        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+        return Settings.from_env({**os.environ, "TRUEUP_STREAMS": str(path or self.path)})
 
     def change(
-        self, after: str, pattern: str, policy: Policy, line: Mapping[str, Any], *, dry_run: bool
-    ) -> dict[str, Any]:
-        """Replace the text, and return the audit line that was written; an empty one for a dry run.
+        self,
+        options: argparse.Namespace,
+        after: str,
+        done: str,
+        pattern: str,
+        policy: Policy,
+        line: Mapping[str, Any],
+        *,
+        dry_run: bool,
+    ) -> str:
+        """Replace the text, append an audit line and print both: the difference, in JSON with what the line says.
 
+        Returns in a sentence what was done.
         Raises SettingsError unless the new file differs only by the policy of a pattern; it is then as it was.
 
-        ``line``: what the audit line says beside the time, who did it, the pattern and hashes of both texts.
+        ``options``: ``reason`` is why, ``json`` how it is printed.
+        ``done``: in a word.
+        ``line``: what the audit line says beside the time, who did it and why, the pattern and hashes of both texts.
+        ``dry_run``: only print.
         """
-        before = self.path.read_bytes()
+        before = self.text
+        made = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "who": user(),
+            "file": self.path.name,
+            "pattern": pattern,
+            "reason": options.reason,
+            **line,
+            "before": sha256(before.encode()).hexdigest(),
+            "after": sha256(after.encode()).hexdigest(),
+        }
         with _beside(self.path, after.encode()) as new:
             _require_only(pattern, policy, self.settings().policies, self.settings(new).policies)
-            if dry_run:
-                return {}
-            made = {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "who": user(),
-                "file": self.path.name,
-                "pattern": pattern,
-                **line,
-                "before": sha256(before).hexdigest(),
-                "after": sha256(after.encode()).hexdigest(),
-            }
-            # The audit line is written first. If the change then fails, its hash shows that it did not happen.
-            atomic_file.append(self.audit, orjson.dumps(made) + b"\n")
-            atomic_file.replace(new, self.path)
-        return made
+            if not dry_run:
+                # The audit line is written first. If the change then fails, its hash shows that it did not happen.
+                atomic_file.append(self.beside("audit"), orjson.dumps(made) + b"\n")
+                atomic_file.replace(new, self.path)
+        old, now = before.splitlines(keepends=True), after.splitlines(keepends=True)
+        lines = difflib.unified_diff(old, now, self.path.name, f"{self.path.name}, {done}")
+        difference = "".join(each if each.endswith("\n") else each + "\n" for each in lines)
+        if options.json:
+            print_json(made | {"difference": difference, "dry_run": dry_run})
+        else:
+            print(difference, end="")
+        return "nothing was changed" if dry_run else f"written down in {self.beside('audit')}"
 
 
 @contextmanager
-def changing(environment: Mapping[str, str]) -> Iterator[StreamsFile]:
+def changing() -> Iterator[StreamsFile]:
     """Yield the streams file of the workers, locked; raises SettingsError if there is none, or it cannot be changed."""
-    named = environment.get("TRUEUP_STREAMS")
+    named = os.environ.get("TRUEUP_STREAMS")
     if not named:
         raise SettingsError("there is no streams file to change: --streams FILE, or TRUEUP_STREAMS")
     path = Path(named).resolve()  # of a link the target is replaced, not the link
     try:
         with _locked(path.parent):
-            yield StreamsFile(path, environment)
+            yield StreamsFile(path)
     except OSError as exc:
         raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
+
+
+def matched(policies: Policies, stream: str, instead: str) -> tuple[str, Policy]:
+    """Return the pattern and the policy of a stream; raises SettingsError, with what to do, where none matches."""
+    if (found := policies.matched(stream)) is None:
+        raise SettingsError(f"no pattern of the streams file matches {stream!r}: {instead}")
+    return found
 
 
 def edited(text: str, change: Callable[[Any], None]) -> str:

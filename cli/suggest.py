@@ -5,13 +5,14 @@ import glob
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from cli import history
 from cli.label_history import FEWEST, FEWEST_EACH, SLIP, Label, Seen, read
-from cli.options import DONE, NO
+from cli.options import DONE, NO, print_json, settings
 from cli.prices import Price, priced
 from replay.silence import SPARE, lasting
 from replay.sources.record import Source
@@ -32,8 +33,13 @@ APART: Final = 0.25
 #: Outcomes come sorted by label if this share of the changes from one label to the next is left that the same outcomes
 #: have in the order of their forecasts, of which there are at least `FEWEST_EACH`.
 SORTED: Final = 0.5
-#: The fields of a policy that are proposed, and priced.
-_PRICED: Final = ("matures_ms", "silence", "ttl_ms", "revisable_ms", "unlabelled")
+#: By setting: the fields of a policy that are proposed, and priced, with it.
+_SETTINGS: Final = {
+    "matures": ("matures_ms", "silence"),  # silence means nothing before an age
+    "ttl": ("ttl_ms",),
+    "revisable": ("revisable_ms",),
+    "unlabelled": ("unlabelled",),
+}
 
 
 @dataclass(frozen=True)
@@ -52,26 +58,20 @@ class Proposal:
     @property
     def values(self) -> dict[str, str]:
         """The settings that are proposed, as the streams file has them: what each is called, and its lines."""
-        found: dict[str, list[str]] = {}
-        if self.matures_ms is not None:
-            found["matures"] = [f'matures = "{words(self.matures_ms)}"']
-        if self.silence is not None:  # there is none without an age
-            found["matures"].append(f"silence = {self.silence}")
-        if self.ttl_ms is not None:
-            found["ttl"] = [f'ttl = "{words(self.ttl_ms)}"']
-        if self.revisable_ms is not None:
-            found["revisable"] = [f'revisable = "{words(self.revisable_ms)}"']
-        if self.unlabelled is not None:
-            found["unlabelled"] = [f'unlabelled = "{self.unlabelled}"']
-        return {name: "\n".join(lines) for name, lines in found.items()}
+        lines = {name: [line for field in fields if (line := self._line(field))] for name, fields in _SETTINGS.items()}
+        return {name: "\n".join(found) for name, found in lines.items() if found}
+
+    def _line(self, field: str) -> str:
+        if (value := getattr(self, field)) is None:
+            return ""
+        if field.endswith("_ms"):
+            return f'{field.removesuffix("_ms")} = "{words(value)}"'
+        return f"{field} = {json.dumps(value)}"
 
     def without(self, name: str) -> "Proposal":
         """Return the proposal without a setting."""
-        if name == "matures":
-            return replace(self, matures_ms=None, silence=None)
-        if name == "ttl":
-            return replace(self, ttl_ms=None)
-        return replace(self, revisable_ms=None) if name == "revisable" else replace(self, unlabelled=None)
+        nothing: dict[str, Any] = dict.fromkeys(_SETTINGS[name])
+        return replace(self, **nothing)
 
     def toml(self, stream: str, reads: Sequence[str] = ()) -> str:
         """Return the lines of the streams file; ``reads``: keys whose value stands in records under their own name."""
@@ -79,34 +79,60 @@ class Proposal:
         return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values(), *used])
 
 
-def run(options: argparse.Namespace, settings: Settings) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print a proposal for a stream, and return 0; 1 where its history is too small for one, or has nothing of it.
 
     Raises SettingsError, TopicsError or TableError if the history cannot be read.
     """
-    policy = settings.policies.of(options.stream)
-    if options.table and options.label_time is None:
-        raise SettingsError("streams suggest needs --label-time: without it nothing says how late labels come")
-    direct = None if options.table else settings.direct
-    decoder = Decoder(settings.policies, settings.limits, direct, settings.carry_headers)
-    source = history.source(options, settings)
+    of, reads = settings(), history.reads(options)
     try:
-        seen = read(source, decoder, options.stream)
+        source, (seen,) = observed(options, of, options.stream)
     except LookupError as exc:
         print(exc.args[0], file=sys.stderr)
         return NO
+    proposal = proposed(seen, options, source, of)
+    if proposal.values and not options.unpriced and not _of_numbers(of, seen):
+        proposal = _worth(proposal, source, of, options.stream, reads)
+    if options.json:
+        toml = proposal.toml(seen.stream, reads) if proposal.values else None
+        print_json({"seen": seen, "proposal": proposal, "toml": toml})
+    else:
+        print(told(seen, proposal, reads))
+    return DONE if proposal.values or proposal.prices else NO
+
+
+def observed(options: argparse.Namespace, of: Settings, stream: str | None = None) -> tuple[Any, list[Seen]]:
+    """Return the history that options name, and what is seen in it of a stream, or of each.
+
+    Raises LookupError if the stream has no forecast there.
+    Raises SettingsError, TopicsError or TableError if the history cannot be read.
+    """
+    if options.table and options.label_time is None:
+        raise SettingsError("this needs --label-time: without it nothing says how late labels come")
+    direct = None if options.table else of.direct
+    source = history.source(options, of)
+    found = read(source, Decoder(of.policies, of.limits, direct, of.carry_headers), stream)
     for note in source.notes if options.table else ():
         print(note, file=sys.stderr)
-    numbers = policy is not None and is_numbers(policy.kind)
-    reads = history.reads(options)
-    sampled = "label_rate" in reads or (policy is not None and bool(policy.label_rate))
-    silent = source.silent[options.stream] if options.table else 0
-    named = "entity" in reads or (policy is not None and bool(policy.entity))
-    proposal = propose(seen, numbers=numbers, silent=silent, sampled=sampled, named=named)
-    if not numbers and not options.unpriced and proposal.values:
-        proposal = _worth(proposal, source, settings, options.stream, reads)
-    print(json.dumps(plain(seen, proposal, reads)) if options.json else told(seen, proposal, reads))
-    return DONE if proposal.values or proposal.prices else NO
+    return source, found
+
+
+def proposed(seen: Seen, options: argparse.Namespace, source: Any, of: Settings) -> Proposal:  # noqa: ANN401 - a Source
+    """Return what is proposed of a stream, by what its options, its streams file and its table say."""
+    policy, reads = of.policies.of(seen.stream) or Policy(), history.reads(options)
+    return propose(
+        seen,
+        numbers=_of_numbers(of, seen),
+        silent=source.silent.get(seen.stream, 0) if options.table else 0,
+        sampled="label_rate" in reads or bool(policy.label_rate),
+        named="entity" in reads or bool(policy.entity),
+    )
+
+
+def _of_numbers(of: Settings, seen: Seen) -> bool:
+    """Return whether the outcomes of a stream are numbers."""
+    policy = of.policies.of(seen.stream)
+    return policy is not None and policy.kind == QUANTILES
 
 
 def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
@@ -117,7 +143,7 @@ def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, 
         lines = [proposal.values[name] for name in names]
         text = "\n".join(["[streams.priced]", *lines])
         ((_, set_to),) = stream_config.parse(text, policy.calibrator).patterns
-        fields = {name: getattr(set_to, name) for name in _PRICED} | {name: name for name in reads}
+        fields = {name: getattr(set_to, name) for name in chain(*_SETTINGS.values())} | {name: name for name in reads}
         return replace(policy, **fields, learn="")
 
     found: dict[str, Price] = {}
@@ -315,11 +341,6 @@ def _sorted(seen: Seen, reasons: list[str]) -> bool:
     return True
 
 
-def is_numbers(kind: int) -> bool:
-    """Return whether the outcomes of a kind of forecast are numbers."""
-    return kind == QUANTILES
-
-
 def told(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> str:
     """Return figures, reasons and TOML as they are printed."""
     rows = [("label", "outcomes", "median", "99 in 100", "last")]
@@ -333,16 +354,6 @@ def told(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> str:
     if proposal.values:
         lines += ["", proposal.toml(seen.stream, reads)]
     return "\n".join(lines)
-
-
-def plain(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Return the same as values for JSON; a missing value is null."""
-    figures = asdict(seen)
-    for name in ("last_revised_ms", "corrected_ms", "low", "chosen"):
-        if math.isnan(figures[name]):
-            figures[name] = None
-    lines = proposal.toml(seen.stream, reads) if proposal.values else None
-    return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
 
 
 def quoted(name: str) -> str:

@@ -6,8 +6,7 @@ import logging
 import sys
 from itertools import chain
 
-from aiokafka.errors import KafkaError
-
+from cli import reading
 from cli.options import DONE, NO, Commands, command, duration, group, positive, settings, tell
 from streams.config.settings import Settings
 from streams.kafka import owners, permissions, remarks, topics
@@ -16,26 +15,23 @@ from streams.kafka import owners, permissions, remarks, topics
 def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "topics", "make or check the topics, or take them over")
-    create = command(actions, "create", "make the topics that do not exist", json_output=True, dry_run=True)
+    create = command(actions, "create", "make the topics that do not exist", "cli.topics:create", dry_run=True)
     create.add_argument(
         "--partitions", type=positive, help="of every topic (default: as many as that of forecasts has, else 4)"
     )
     create.add_argument("--replication", type=positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
-    create.set_defaults(run=_create)
-    check = command(actions, "check", "say what is wrong with the topics", json_output=True)
-    check.set_defaults(run=lambda options: _check(options, _settings(), as_worker=True))
-    take = command(
+    command(actions, "check", "say what is wrong with the topics", "cli.topics:check")
+    command(
         actions,
         "take",
         "let this application write topics that were another's, or others than before; stop that first",
-        json_output=True,
+        "cli.topics:take",
         dry_run=True,
     )
-    take.set_defaults(run=_take)
-    acls = command(actions, "acls", "print the commands that grant a worker's user what it needs, and no more")
+    grant = "print the commands that grant a worker's user what it needs, and no more"
+    acls = command(actions, "acls", grant, "cli.topics:acls", json_output=False)
     acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
-    acls.set_defaults(run=_acls)
 
 
 def _settings() -> Settings:
@@ -43,12 +39,14 @@ def _settings() -> Settings:
     return settings()
 
 
-def _acls(options: argparse.Namespace) -> int:
+def acls(options: argparse.Namespace) -> int:
+    """Print the commands, and return the status."""
     print("\n".join(permissions.commands(settings(), options.principal)))
     return DONE
 
 
-def _create(options: argparse.Namespace) -> int:
+def create(options: argparse.Namespace) -> int:
+    """Make what is missing, then check, and return the status."""
     of = _settings()
     retention = duration(options, "retention")
     partitions = options.partitions or asyncio.run(topics.partitions(of, of.forecasts)) or 4
@@ -73,10 +71,15 @@ def _create(options: argparse.Namespace) -> int:
         return DONE
     if not options.json:
         print("made: " + ", ".join(names) if names else "all topics exist")
-    return _check(options, of, made=names, as_worker=False, **asked)
+    return _checked(options, of, made=names, as_worker=False, **asked)
 
 
-def _check(
+def check(options: argparse.Namespace) -> int:
+    """Say what is wrong, and return the status."""
+    return _checked(options, _settings(), as_worker=True)
+
+
+def _checked(
     options: argparse.Namespace, of: Settings, made: list[str] | None = None, *, as_worker: bool, **asked: int | None
 ) -> int:
     """Say what is wrong with the topics, and return the status."""
@@ -107,7 +110,8 @@ async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[
     return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(noted))
 
 
-def _take(options: argparse.Namespace) -> int:
+def take(options: argparse.Namespace) -> int:
+    """Take topics over, say which, and return the status."""
     of = _settings()
     found = asyncio.run(_taken(of, dry_run=options.dry_run))
     tell(options, "\n".join(found) or f"all topics are those of {of.app_id}", taken=found)
@@ -115,10 +119,10 @@ def _take(options: argparse.Namespace) -> int:
 
 
 async def _taken(of: Settings, *, dry_run: bool) -> list[str]:
-    if await topics.partitions(of, of.owners) is None:
-        raise topics.TopicsError(f"topic {of.owners} does not exist: run 'trueup topics create'")
+    await reading.width(of, of.owners, ": run 'trueup topics create'")
     try:
-        async with topics.admin_client(of) as admin:
-            return await owners.take(admin, of, dry_run=dry_run)
-    except (owners.OwnersError, KafkaError) as exc:
-        raise topics.TopicsError(f"nothing was taken over: {str(exc) or type(exc).__name__}") from exc
+        with reading.asked("nothing was taken over"):
+            async with topics.admin_client(of) as admin:
+                return await owners.take(admin, of, dry_run=dry_run)
+    except owners.OwnersError as exc:
+        raise topics.TopicsError(f"nothing was taken over: {exc}") from exc

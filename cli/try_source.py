@@ -1,5 +1,6 @@
 """``trueup streams try``: what a few records of a source become, or why they become nothing."""
 
+import argparse
 import asyncio
 import json
 import re
@@ -7,19 +8,18 @@ import sys
 from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import orjson
-from aiokafka.errors import KafkaError
 
+from cli import reading
+from cli.options import DONE, NO, listed, print_json, settings
 from replay.sources.times import formats
 from state.events import Passed, Rejected
 from streams.config.settings import Settings, SettingsError
-from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import batches
+from streams.kafka.topics import TopicsError
 from streams.records.decoding import REASONS, Decoder
 from streams.records.limits import LATEST
-from streams.records.skips import PoisonError
 from streams.sources import far_off
 from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
@@ -47,29 +47,33 @@ class Found(NamedTuple):
     headers: Headers
     timestamp: int
 
+    @classmethod
+    def of(cls, record: Any) -> Self:  # noqa: ANN401 - aiokafka's
+        """Return a record of a topic."""
+        place = f"{record.topic}/{record.partition}@{record.offset}"
+        return cls(place, record.topic, record.key, record.value, record.headers, max(0, record.timestamp))
 
-def run(settings: Settings, name: str, records: int, file: Path | None, *, json_output: bool = False) -> int:
+
+def run(options: argparse.Namespace) -> int:
     """Print what each record becomes, and return the status: 0 if any becomes a record, else 1.
 
     Raises SettingsError if there is no such source, or the file cannot be read.
     Raises TopicsError if the topics cannot be read.
-
-    ``records``: how many of the newest records of each of its topics to try.
-    ``file``: a file of JSON lines, or a single value of another format, in the place of the topics.
     """
-    source = next((each for each in settings.sources if each.name == name), None)
+    of, file, records = settings(), options.file, options.records
+    source = next((each for each in of.sources if each.name == options.source), None)
     if source is None:
-        known = ", ".join(each.name for each in settings.sources) or "none; TRUEUP_STREAMS names the file"
-        raise SettingsError(f"there is no source {name!r}; there are: {known}")
-    found = _of_file(source, file, records) if file is not None else asyncio.run(_of_topics(settings, source, records))
+        known = listed([each.name for each in of.sources])
+        raise SettingsError(f"there is no source {options.source!r}; there are: {known}")
+    found = _of_file(source, file, records) if file is not None else asyncio.run(_of_topics(of, source, records))
     if not found:
         raise TopicsError(f"there are no records in {', '.join(source.topics) if file is None else file}")
-    trial = Trial(settings)
+    trial = Trial(of)
     tried = [(each.place, *trial.of_source(source, each)) for each in found]
     for place, made, said, strange in tried:
         at = far_off.date(ts) if made is not None and isinstance(ts := made.get("ts"), int) else None
-        if json_output:
-            print(json.dumps({"place": place, "record": made, "ts": at, "refused": said, "warning": strange or None}))
+        if options.json:
+            print_json({"place": place, "record": made, "ts": at, "refused": said, "warning": strange or None})
             continue
         print(f"{place}  {json.dumps(made) if made is not None else said}{f'  ts: {at}' if at else ''}")
         if strange:
@@ -80,7 +84,7 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
             f"all of the {whose} records are passed over ({len(tried)}), so nothing is said of others; "
             f"--records {10 * records} tries more\n"
         )
-    return 0 if any(made is not None for _, made, _, _ in tried) else 1
+    return DONE if any(made is not None for _, made, _, _ in tried) else NO
 
 
 class Tried(NamedTuple):
@@ -211,21 +215,10 @@ def _of_file(source: Source, file: Path, records: int) -> list[Found]:
 
 async def _of_topics(settings: Settings, source: Source, records: int) -> list[Found]:
     found: list[Found] = []
-    try:
+    with reading.asked(f"cannot read {', '.join(source.topics)}"):
         async with asyncio.timeout(SECONDS):
             for topic in source.topics:
-                if await partitions(settings, topic) is None:
-                    raise TopicsError(f"there is no topic {topic}")
-                newest = [
-                    Found(f"{topic}/{each.partition}@{each.offset}", topic, *_said(each))
-                    async for _, read in batches(settings, [topic], committed=True, last=records)
-                    for each in read
-                ]
-                found += sorted(newest, key=lambda each: each.timestamp)[-records:]
-    except (KafkaError, PoisonError, TimeoutError) as exc:
-        raise TopicsError(f"cannot read {', '.join(source.topics)}: {exc or type(exc).__name__}") from exc
+                await reading.width(settings, topic)
+                read = reading.records(settings, [topic], committed=True, last=records)
+                found += sorted([Found.of(each) async for each in read], key=lambda each: each.timestamp)[-records:]
     return found
-
-
-def _said(record: object) -> tuple[bytes | None, bytes | None, Headers, int]:
-    return record.key, record.value, record.headers, max(0, record.timestamp)  # type: ignore[attr-defined]  # aiokafka's

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lab import flights
-from lab.player import Message, PlayerProgress, play
+from lab.player import Message, play
 from streams.config.settings import Settings, SettingsError
 
 #: How many times as fast as in 2013: a month in six minutes.
@@ -36,27 +36,23 @@ def moved(messages: Iterable[Message], start_ms: int, speed: float) -> Iterator[
 async def produce(settings: Settings, rows: int | None, speed: float) -> int:
     """Play the flights in their time and return how many messages were acknowledged."""
     messages = flights.load(rows).messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
-    client = settings.client_options()
-    sent = PlayerProgress(0, 0)
+    sent = 0
 
-    def note(now: PlayerProgress) -> None:
+    async def send() -> None:
         nonlocal sent
-        sent = now
+        due = moved(messages, int(time.time() * 1000), speed)
+        async for progress in play(due, settings.client_options(), slice_messages=SLICE):
+            sent = progress.sent.total()
+            await asyncio.sleep(max(progress.time_ms / 1000 - time.time(), 0.0))
 
-    async def until_due() -> None:
-        await asyncio.sleep(max(sent.time_ms / 1000 - time.time(), 0.0))
-
-    start_ms = int(time.time() * 1000)
-    playing = asyncio.create_task(
-        play(moved(messages, start_ms, speed), client, slice_messages=SLICE, progress=note, gate=until_due)
-    )
+    playing = asyncio.create_task(send())
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, playing.cancel)
     try:
         await playing
     except asyncio.CancelledError:
         print("told to stop")
-    return sent.messages
+    return sent
 
 
 def main() -> int:

@@ -23,13 +23,12 @@ import orjson
 from aiokafka.errors import KafkaError
 from rich.markup import escape
 
-from lab import demo_report, flights, outputs, payments
+from lab import demo_report, outputs, payments
 from lab.broker import Broker, BrokerError
-from lab.demo_report import DemoRun
+from lab.demo_report import DemoRun, PlayedStream, Scenario
 from lab.launch import Worker, WorkerError
-from lab.live_progress import FIGURES, LiveProgress
-from lab.player import SLICE, PlayerProgress, play
-from lab.scenario import PlayedStream, Scenario
+from lab.live_progress import LiveProgress
+from lab.player import play
 from replay.audit import auditor
 from replay.console import Console
 from streams.atomic_file import written
@@ -43,21 +42,7 @@ SCRAPE_SECONDS, LAST_SECONDS = 1.0, 0.1
 
 
 #: Demos by name.
-SCENARIOS: Final = {
-    "flights": Scenario(
-        stream=flights.STREAM,
-        doing="training on January",
-        plan=f"[streams.{flights.STREAM}]\nsegments = {orjson.dumps(flights.SEGMENTS).decode()}\n",
-        partitions=2,
-        slice_messages=SLICE,
-        load=flights.load,
-        figures=FIGURES,
-        account=demo_report.account,
-        draw=demo_report.draw,
-        summary=demo_report.summary,
-    ),
-    "fraud": payments.SCENARIO,
-}
+SCENARIOS: Final = {"flights": demo_report.SCENARIO, "fraud": payments.SCENARIO}
 
 
 class StallError(RuntimeError):
@@ -186,15 +171,16 @@ async def _perform(
     await worker.ready()
     total = played.records
     client = settings.client_options()
-    progress = PlayerProgress(0, 0)
+    sent: Counter[str] = Counter()
 
-    def note(now: PlayerProgress) -> None:
-        nonlocal progress
-        progress = now
+    async def send() -> None:
+        nonlocal sent
+        messages = played.messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
+        async for progress in play(messages, client, slice_messages=scenario.slice_messages):
+            sent = progress.sent
 
     began = moved = monotonic()
-    messages = played.messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
-    player = asyncio.create_task(play(messages, client, slice_messages=scenario.slice_messages, progress=note))
+    player = asyncio.create_task(send())
     applied = 0
     try:
         with LiveProgress(console, scenario.stream, total, scenario.figures) as board:
@@ -205,7 +191,7 @@ async def _perform(
                     await asyncio.sleep(LAST_SECONDS)
                 reading = await worker.scrape()
                 now, so_far = monotonic(), int(reading.total("records_total"))
-                board.show(progress.messages, reading)
+                board.show(sent.total(), reading)
                 if so_far > applied:
                     applied, moved = so_far, now
                 elif now - moved > STALL_SECONDS:
@@ -215,11 +201,10 @@ async def _perform(
                     )
                 if player.done() and so_far >= total and reading.written:
                     break
-        sent = player.result()
     finally:
         player.cancel()
         await asyncio.wait({player})  # the client must close its connections before the loop ends
     status = await worker.stop()
     console.print("reading the topics back", style="dim")
-    counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
+    counts = {"forecasts": sent[settings.forecasts], "outcomes": sent[settings.outcomes]}
     return DemoRun(counts, moved - began, reading, status, await outputs.read(settings))

@@ -1,26 +1,32 @@
-"""The report of a run of the demo: figures, a picture, and where to look next."""
+"""The demos: what a scenario is, and the report of the flights': figures, a picture, and where to look next."""
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from agents.status import pictures
-from lab import flights, picture, reliability
+from lab import flights, picture
 from lab.flights import Flights
 from lab.outputs import Outputs
+from lab.player import SLICE, Message
+from lab.reliability import loss
 from lab.scrape import ScrapedSamples
+from replay.ranking import ranks
 from streams.config.settings import Settings
 from streams.metrics.figures import or_none
 from streams.metrics.segments import LARGE
 
 #: Side of the diagram, in units.
 SIDE: Final = 560.0
+#: Share of the highest scores whose recall is told.
+VOLUME: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,45 @@ class DemoRun:
         return sum(self.sent.values()) / self.seconds
 
 
+class PlayedStream(Protocol):
+    """A stream to play."""
+
+    def __len__(self) -> int:
+        """Return the number of forecasts."""
+
+    @property
+    def records(self) -> int:
+        """Forecasts and outcomes together."""
+
+    def messages(self, *, forecasts: str, outcomes: str) -> Iterator[Message]:
+        """Yield every forecast and outcome in time order, for two topics."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario of the demo."""
+
+    #: Name of its stream.
+    stream: str
+    #: What is done while the broker starts, in a few words.
+    doing: str
+    #: Content of the worker's streams file; empty for none.
+    plan: str
+    #: Partitions of every topic, if the user gives no number.
+    partitions: int
+    #: Messages played at a time (`lab.player.play`): no topic is ahead of the other by more.
+    slice_messages: int
+    #: Function that makes the stream; its argument is the number of forecasts, None for all.
+    load: Callable[[int | None], PlayedStream]
+    #: Rows of the live table: their name, the metric, and its labels except stream and kind.
+    figures: Sequence[tuple[str, str, Mapping[str, str]]]
+    #: Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; and
+    #: print the account as a table and lines.
+    account: Callable[[Settings, Any, DemoRun], dict[str, Any]]
+    draw: Callable[[Any, DemoRun, Path], None]
+    summary: Callable[[Console, Mapping[str, Any]], None]
+
+
 def problems(done: DemoRun) -> list[str]:
     """Return what is wrong with a run, one sentence each; an empty list if all is well."""
     found = []
@@ -62,22 +107,21 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
     """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
+    forecasts = {"raw": raw, "calibrated": p}
     stream = {"stream": flights.STREAM}
     return {
         "rows": len(played),
         **fates,
         **{topic: {"sent": done.sent[topic], **fates[topic]} for topic in ("forecasts", "outcomes")},
         "answered_once": len(done.held.served),
-        "raw": reliability.loss(raw, y)._asdict(),
-        "calibrated": reliability.loss(p, y)._asdict(),
-        "auc": {"raw": or_none(reliability.auc(raw, y)), "calibrated": or_none(reliability.auc(p, y))},
-        "mean_off": {"raw": or_none(reliability.mean_off(raw, y)), "calibrated": or_none(reliability.mean_off(p, y))},
+        **{kind: loss(each, y)._asdict() for kind, each in forecasts.items()},
+        "auc": {kind: or_none(ranks(each, y, (VOLUME,)).auc) for kind, each in forecasts.items()},
+        "mean_off": {kind: float(each.sum() / y.sum() - 1) if y.any() else None for kind, each in forecasts.items()},
         "segments": {"scored": _whole(done.reading.value("segments_scored", stream)), **_segments(played, done.held)},
         "regret": {loss: done.reading.regret(loss, flights.STREAM) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
         **identity(settings, done),
-        "problems": problems(done),
     }
 
 
@@ -92,7 +136,7 @@ def _segments(played: Flights, held: Outputs) -> dict[str, Any]:
             mine = values == value
             if mine.sum() >= LARGE:
                 for kind, forecasts in (("raw", raw), ("calibrated", p)):
-                    kept[kind].append(reliability.loss(forecasts[mine], y[mine]).ece)
+                    kept[kind].append(loss(forecasts[mine], y[mine]).ece)
     described: dict[str, Any] = {"large": len(kept["raw"])}
     for kind, eces in kept.items():
         described[kind] = {"mean_ece": float(np.mean(eces)), "worst_ece": max(eces)} if eces else None
@@ -100,8 +144,9 @@ def _segments(played: Flights, held: Outputs) -> dict[str, Any]:
 
 
 def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
-    """Return the facts of a run: its calibrator, its speed, where its topics are."""
+    """Return the facts of a run: its calibrator, its speed, where its topics are, and what is wrong with it."""
     return {
+        "problems": problems(done),
         "calibrator": done.held.calibrator,
         "seconds": round(done.seconds, 3),
         "events_per_s": round(done.events_per_s, 1),
@@ -122,7 +167,7 @@ def _whole(value: float) -> int:
 def draw(_: Flights, done: DemoRun, out: Path) -> None:
     """Draw the reliability diagram."""
     raw, p, y = done.held.scored()
-    before, after = reliability.loss(raw, y), reliability.loss(p, y)
+    before, after = loss(raw, y), loss(p, y)
     curves = {"raw": picture.bins(raw, y), "calibrated": picture.bins(p, y)}
     drawn = pictures.reliability(curves, "What came true of forecasts, by the model and as served", side=SIDE)
     picture.write(
@@ -136,11 +181,26 @@ def draw(_: Flights, done: DemoRun, out: Path) -> None:
     )
 
 
+def table_of(*figures: str) -> Table:
+    """Return a table of a demo: words, then figures by these names."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for column in ("", *figures):
+        table.add_column(column, justify="right" if column else "left")
+    return table
+
+
+def tell(console: Console, table: Table, account: Mapping[str, Any], said: str) -> None:
+    """Print a table, and what is said of the records of a run if nothing is wrong with it."""
+    console.print()
+    console.print(table)
+    speed = f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
+    wrong = f"{len(account['problems'])} things do not add up"
+    console.print(f"\n{wrong}" if account["problems"] else f"\n{said}\n{speed}", highlight=False, soft_wrap=True)
+
+
 def summary(console: Console, account: Mapping[str, Any]) -> None:
     """Print an account as a table and a few lines."""
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for column in ("", "raw", "calibrated", "change"):
-        table.add_column(column, justify="right" if column else "left")
+    table = table_of("raw", "calibrated", "change")
     for label, before, after in zip(
         ("ECE", "Brier score", "log loss"), account["raw"].values(), account["calibrated"].values(), strict=True
     ):
@@ -155,20 +215,16 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
             label = f"{words} ECE of {segments['large']} segments"
             table.add_row(label, f"{before:.4f}", f"{after:.4f}", f"{(after - before) / before:+.1%}")
     forecasts, outcomes, expired = account["forecasts"], account["outcomes"], account["expired"]
-    console.print()
-    console.print(table)
-    console.print(
-        f"\n{forecasts['sent']:,} forecasts: {forecasts['issued']:,} issued, {forecasts['duplicate']:,} duplicate, "
+    tell(
+        console,
+        table,
+        account,
+        f"{forecasts['sent']:,} forecasts: {forecasts['issued']:,} issued, {forecasts['duplicate']:,} duplicate, "
         f"{forecasts['dead']:,} dead; {account['answered_once']:,} events with exactly one answer\n"
         f"{outcomes['sent']:,} outcomes: {outcomes['resolved']:,} resolved, {outcomes['early']:,} early, "
         f"{expired['outcome']:,} expired, {outcomes['duplicate']:,} duplicate, "
         f"{outcomes['revised']:,} revised, {outcomes['stale']:,} stale, {outcomes['dead']:,} dead\n"
-        f"without an outcome: {account['pending']:,} pending, {expired['forecast']:,} expired\n"
-        f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
-        if not account["problems"]
-        else f"\n{len(account['problems'])} things do not add up",
-        highlight=False,
-        soft_wrap=True,
+        f"without an outcome: {account['pending']:,} pending, {expired['forecast']:,} expired",
     )
 
 
@@ -184,3 +240,17 @@ def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, 
             "[bold]trueup dev broker[/]  a broker that stays; the demo uses it by TRUEUP_BROKERS", highlight=False
         )
     console.print("[bold]trueup run --help[/]  every setting", highlight=False)
+
+
+SCENARIO: Final = Scenario(
+    stream=flights.STREAM,
+    doing="training on January",
+    plan=f"[streams.{flights.STREAM}]\nsegments = {json.dumps(flights.SEGMENTS)}\n",
+    partitions=2,
+    slice_messages=SLICE,
+    load=flights.load,
+    figures=(("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {})),
+    account=account,
+    draw=draw,
+    summary=summary,
+)

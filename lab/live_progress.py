@@ -17,10 +17,8 @@ PAUSE: Final = 5.0
 #: Shortest time over which speed is measured, s.
 WINDOW: Final = 0.5
 
-
 #: Rows of a table: their name, the metric, and its labels except stream and kind.
 Figures = Sequence[tuple[str, str, Mapping[str, str]]]
-FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {}))
 
 
 class LiveProgress:

@@ -7,14 +7,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.table import Table
 
 from agents.status import pictures
 from lab import fraud, picture
-from lab.demo_report import DemoRun, identity, problems
+from lab.demo_report import VOLUME, DemoRun, Scenario, identity, table_of, tell
 from lab.fraud import Fraud, Shape
 from lab.reliability import loss
-from lab.scenario import Scenario
 from replay.ranking import ranks
 from state.arrays import Floats
 from streams.config.settings import Settings
@@ -30,7 +28,6 @@ revisable = "120d"  # some first labels are wrong
 MATURES_DAYS: Final = 45
 #: First day on which served scores are judged; a month of labels is known then.
 SETTLED_DAY: Final = 75
-VOLUME: Final = 0.02
 #: Points over time in the picture, its size in units, and a side of the diagram beside it.
 SPANS: Final = 36
 SIZE, SIDE = (560.0, 405.0), 340.0
@@ -63,7 +60,6 @@ def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
         "pending": fates["pending"],
         "before": {"raw": _judged(played, played.raw, early), "calibrated": _judged(played, p, early)},
         "after": {"raw": _judged(played, played.raw, late), "calibrated": _judged(played, p, late)},
-        "problems": problems(done),
         **identity(settings, done),
     }
 
@@ -113,28 +109,22 @@ def draw(played: Fraud, done: DemoRun, out: Path) -> None:
 
 def summary(console: Console, account: Mapping[str, Any]) -> None:
     """Print an account as a table and a few lines."""
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for column in ("", "raw", "served", "raw", "served"):
-        table.add_column(column, justify="right" if column else "left")
+    table = table_of("raw", "served", "raw", "served")
     table.add_row("[dim]payments of[/]", f"[dim]days 0-{MATURES_DAYS}[/]", "", f"[dim]days {SETTLED_DAY}-[/]", "")
     for label, name, digits in _ROWS:
         cells = [
             f"{account[when][kind][name]:,.{digits}f}" for when in ("before", "after") for kind in ("raw", "calibrated")
         ]
         table.add_row(label, *cells)
-    console.print()
-    console.print(table)
     forecasts, outcomes, learnt = account["forecasts"], account["outcomes"], account["learnt"]
-    console.print(
-        f"\n{forecasts['sent']:,} forecasts, {account['frauds']:,} of them frauds; {outcomes['sent']:,} outcomes, "
+    tell(
+        console,
+        table,
+        account,
+        f"{forecasts['sent']:,} forecasts, {account['frauds']:,} of them frauds; {outcomes['sent']:,} outcomes, "
         f"{outcomes['revised']:,} of which corrected a label\n"
         f"learnt at maturity: {learnt['reported']:,} that were reported, {learnt['implied']:,} by silence; "
-        f"{account['pending']:,} have not matured\n"
-        f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
-        if not account["problems"]
-        else f"\n{len(account['problems'])} things do not add up",
-        highlight=False,
-        soft_wrap=True,
+        f"{account['pending']:,} have not matured",
     )
 
 

@@ -6,7 +6,7 @@ the other by more than a slice, and a worker that merges the two by time need no
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -31,9 +31,9 @@ class Message(NamedTuple):
 
 
 class PlayerProgress(NamedTuple):
-    """Progress of the player: messages acknowledged so far, and the time of the last one, ms."""
+    """Progress of the player: messages acknowledged so far, by topic, and the time of the last one, ms."""
 
-    messages: int
+    sent: Counter[str]
     time_ms: int
 
 
@@ -42,24 +42,18 @@ class CopartitionError(ValueError):
 
 
 async def play(
-    messages: Iterable[Message],
-    client: Mapping[str, Any],
-    *,
-    slice_messages: int = SLICE,
-    progress: Callable[[PlayerProgress], None] | None = None,
-    gate: Callable[[], Awaitable[None]] | None = None,
-) -> Counter[str]:
-    """Send messages in their order, each to the partition of its key's hash.
+    messages: Iterable[Message], client: Mapping[str, Any], *, slice_messages: int = SLICE
+) -> AsyncIterator[PlayerProgress]:
+    """Send messages in their order, each to the partition of its key's hash; yield after each acknowledged slice.
+
+    Nothing is sent until the next one is asked for.
 
     Raises CopartitionError if the topics have different numbers of partitions.
     Raises aiokafka.errors.KafkaError if any message was not acknowledged by all in-sync replicas.
-    Returns messages acknowledged, by topic.
 
     ``messages``: ordered by time.
     ``client``: options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
     ``slice_messages``: most messages in flight.
-    ``progress``: called after each acknowledged slice.
-    ``gate``: awaited before each slice after the first; while it waits, nothing is sent.
     """
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
     try:
@@ -68,17 +62,13 @@ async def play(
         counts: dict[str, int] = {}
         stream = iter(messages)
         while piece := list(islice(stream, slice_messages)):
-            if sent and gate is not None:
-                await gate()
             for topic in {message.topic for message in piece} - counts.keys():
                 counts[topic] = len(await producer.partitions_for(topic))
             if len(set(counts.values())) > 1:
                 raise CopartitionError(f"topics must have equally many partitions, they have: {counts}")
             await _send(producer, piece, counts[piece[0].topic])
             sent.update(message.topic for message in piece)
-            if progress is not None:
-                progress(PlayerProgress(sent.total(), piece[-1].time_ms))
-        return sent
+            yield PlayerProgress(Counter(sent), piece[-1].time_ms)
     finally:
         await producer.stop()
 

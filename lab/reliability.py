@@ -37,22 +37,3 @@ def loss(p: Floats, y: Floats) -> ReliabilityErrors:
         float(np.mean((p - y) ** 2)),
         float(-np.mean(y * np.log(clipped) + (1 - y) * np.log1p(-clipped))),
     )
-
-
-def auc(p: Floats, y: Floats) -> float:
-    """Return the AUC: the chance that an event of outcome 1 has the higher forecast, ties half; NaN without both.
-
-    It uses the events themselves, where `state.scoring.ranking` uses counts by cell.
-    """
-    ones = float(y.sum())
-    zeros = len(y) - ones
-    if not ones or not zeros:
-        return float("nan")
-    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    return float((rank[y == 1.0].sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
-def mean_off(p: Floats, y: Floats) -> float:
-    """Return (Σp - Σy) / Σy; NaN before an outcome above 0."""
-    return float((p.sum() - y.sum()) / y.sum()) if y.sum() else float("nan")

@@ -65,17 +65,11 @@ class Scene(NamedTuple):
 
     async def send(self, messages: Iterator[Message], pace: float = 0) -> None:
         """Send messages in their order, ``pace`` of them a second; 0 is as fast as it goes."""
-        began, sent = time.perf_counter(), 0
-
-        def count(played: tuple[int, int]) -> None:
-            nonlocal sent
-            sent = played[0]
-
-        async def gate() -> None:
-            await asyncio.sleep(max(began + sent / pace - time.perf_counter(), 0) if pace else 0)
-
+        began = time.perf_counter()
         client = {"bootstrap_servers": self.brokers}
-        await play(messages, client, slice_messages=int(pace / 4) or 8000, progress=count, gate=gate)
+        async for played in play(messages, client, slice_messages=int(pace / 4) or 8000):
+            due = began + played.sent.total() / pace if pace else 0
+            await asyncio.sleep(max(due - time.perf_counter(), 0))
 
     async def flood(self, messages: Iterator[Message]) -> None:
         """Send messages of one topic as fast as the broker takes them, to the partitions in turn."""

@@ -6,7 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -87,6 +89,18 @@ def test_every_command_has_help_and_what_all_have(words: str, trueup: Trueup) ->
     assert all(option in shown.out for option in ("--brokers", "--streams", "--quiet", "exit status: 0 done"))
 
 
+def test_every_command_has_what_carries_it_out() -> None:
+    def runs(parser: Any) -> Iterator[str]:
+        below = parser.get_default("commands")
+        for each in below.choices.values() if below else ():
+            yield from each.get_default("run").args if each.get_default("run") else ()
+            yield from runs(each)
+
+    found = list(runs(main.parser()))
+    assert len(found) == len(COMMANDS)
+    assert all(callable(resolve_name(each)) for each in found)
+
+
 def test_help_of_run_lists_every_setting_with_its_default(trueup: Trueup) -> None:
     shown = " ".join(trueup("run --help").out.split())
     for name, text, default in Settings.described():
@@ -122,6 +136,25 @@ def test_an_option_stands_for_its_setting(trueup: Trueup, tmp_path: Path) -> Non
 def test_arguments_that_are_not_allowed_are_refused_with_the_reason(command: str, said: str, trueup: Trueup) -> None:
     ended = trueup(command)
     assert ended.status == 2
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("load", "load needs --table FILE, or --forecasts FILE and --outcomes FILE"),
+        ("load --id id", "--id is of a table"),
+        ("load --table x.csv --score p --label y --time t", "load needs --id"),
+        ("forget --key=", "--key is empty"),
+        ("forget --scope shop", "name events, or --key KEY"),
+        ("letters --dry-run", "are of 'trueup letters send'"),
+        ("letters --last soon", "--last: 'soon' is not a duration"),
+        ("topics create --retention 1w", "'1w'"),
+    ],
+)
+def test_options_that_lack_or_mean_nothing_are_said(command: str, said: str, trueup: Trueup) -> None:
+    ended = trueup(command)
+    assert ended.status == MISCONFIGURED
     assert said in ended.err
 
 
@@ -168,40 +201,30 @@ def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None
     assert (ended.returncode, ended.stderr) == (main.UNREAD, "")
 
 
-@pytest.mark.parametrize(("command", "status"), [("--version", 0), ("run", 78)])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_runs_with_closed_streams(command: str, status: int, closed: str) -> None:
-    ended = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$0" -m cli.main {command} {closed}', sys.executable],
-        env={"PATH": os.environ["PATH"], "TRUEUP_DELTA": "much", "TRUEUP_METRICS_PORT": "no port"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == status
-    assert "Traceback" not in ended.stderr
-
-
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "topics create", "streams list", "audit", "config check"])
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("command", "name", "value", "said"),
     [
-        ("BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
-        ("XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup run --help' lists all"),
-        ("BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
-        ("BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
-        ("APP_ID", "no spaces", "must be 1 to 200 of the characters"),
-        ("BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
-        ("REQUEST_SECONDS", "301", "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds"),
-        ("STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
-        ("LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
-        ("DEFAULT_CALIBRATOR", "plat", "'plat'"),
-        ("SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs TRUEUP_SASL_USERNAME"),
+        ("run", "BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
+        ("topics create", "XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup run --help' lists all"),
+        ("streams list", "BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
+        ("audit", "BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
+        ("config check", "APP_ID", "no spaces", "must be 1 to 200 of the characters"),
+        ("run", "BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
+        (
+            "topics create",
+            "REQUEST_SECONDS",
+            "301",
+            "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds",
+        ),
+        ("streams list", "STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
+        ("audit", "LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
+        ("config check", "DEFAULT_CALIBRATOR", "plat", "'plat'"),
+        ("run", "SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs TRUEUP_SASL_USERNAME"),
+        ("config check", "METRICS_CERTFILE", "/nowhere.pem", "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem"),
+        ("run worker", "BROKERS", "ann:hunter2@kafka:9092", "TRUEUP_BROKERS"),
     ],
 )
 def test_a_bad_setting_is_one_line_and_status_78(
@@ -211,18 +234,7 @@ def test_a_bad_setting_is_one_line_and_status_78(
     ended = trueup(command)
     assert ended.status == MISCONFIGURED
     assert said in ended.error
-
-
-def test_config_check_loads_the_certificate_of_the_metrics(trueup: Trueup) -> None:
-    trueup.set(METRICS_CERTFILE="/nowhere.pem")
-    assert "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem" in trueup("config check").error
-
-
-def test_a_password_in_an_address_is_not_shown(trueup: Trueup) -> None:
-    trueup.set(BROKERS="ann:hunter2@kafka:9092")
-    said = trueup("run worker").error
-    assert "TRUEUP_BROKERS" in said
-    assert "hunter2" not in said
+    assert "hunter2" not in ended.error
 
 
 @pytest.mark.parametrize("command", ["topics check", "topics create", "streams list"])
@@ -269,12 +281,11 @@ def test_a_topic_that_was_lost_is_made_as_wide_as_the_others(trueup: Trueup) -> 
     assert calls["create"].how[0][1]["partitions"] == 8
 
 
-def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: Trueup, tmp_path: Path) -> None:
+def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: Trueup, streams: Path) -> None:
     create = kafka(trueup)["create"]
-    trueup.set(STREAMS=tmp_path / "streams.toml")
     source = '[sources.a]\ntopic = "{}"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
     for topic, stages in (("elsewhere", ["trueup", "trueup-router"]), ("forecasts", ["trueup"])):
-        (tmp_path / "streams.toml").write_text(source.format(topic))
+        streams.write_text(source.format(topic))
         create.how.clear()
         assert trueup("topics create").out.startswith("all topics exist\n")
         assert [given[0].app_id for given, _ in create.how] == stages
@@ -371,13 +382,12 @@ NO_MAP = (
     ],
 )
 def test_config_check_shows_what_the_file_says_of_a_stream_and_the_hash_is_of_it(
-    plan: str, line: str, part: dict[str, Any], trueup: Trueup, tmp_path: Path
+    plan: str, line: str, part: dict[str, Any], trueup: Trueup, streams: Path
 ) -> None:
-    file = tmp_path / "streams.toml"
-    trueup.set(STREAMS=file, MAPS="maps")
-    file.write_text("[streams.s]\n")
+    trueup.set(MAPS="maps")
+    streams.write_text("[streams.s]\n")
     plain = trueup("config check").out.splitlines()
-    file.write_text(f"[streams.s]\n{plan}\n")
+    streams.write_text(f"[streams.s]\n{plan}\n")
     shown = trueup("config check").out.splitlines()
     assert any(line in each for each in shown if each.startswith("# streams 's'"))
     assert not any(line in each for each in plain)

@@ -36,11 +36,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def streams(tmp_path: Path, trueup: Trueup) -> Path:
-    path = tmp_path / "streams.toml"
-    path.write_text(SEGMENTED)
-    trueup.set(STREAMS=path)
-    return path
+def streams(streams: Path) -> Path:
+    streams.write_text(SEGMENTED)
+    return streams
 
 
 def answers(trueup: Trueup, options: str) -> dict[float, float]:

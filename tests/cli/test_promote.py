@@ -1,11 +1,10 @@
-"""Promotion: two calibrators change places in the operator's file, nothing else does, and it is written down."""
+"""Commands change one thing in the operator's file, and write it down: who serves, or whether a map is frozen."""
 
 import asyncio
 import os
 import stat
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,8 @@ def promoted(text: str, calibrator: str = "histogram") -> tuple[Policies, Polici
 
 @pytest.mark.parametrize("form", FORMS)
 def test_champion_and_challenger_change_places_and_nothing_else_does(form: str) -> None:
-    before, after, _ = promoted(FORMS[form])
+    before, after, text = promoted(FORMS[form])
+    assert text.count("\r\n") == FORMS[form].count("\r\n"), "as the file has its lines"
     was, now = before.of("fraud-eu"), after.of("fraud-eu")
     assert was is not None
     assert now is not None
@@ -107,21 +107,6 @@ def test_champion_and_challenger_change_places_and_nothing_else_does(form: str) 
     assert (now.ttl_ms, now.seed, now.features) == (was.ttl_ms, was.seed, was.features)
     assert after.patterns[1:] == before.patterns[1:]
     assert (after.default, after.early_ttl_ms) == (before.default, before.early_ttl_ms)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_promoting_back_restores_what_the_file_means(form: str) -> None:
-    before, after, new = promoted(FORMS[form])
-    champion = before.of("fraud-eu")
-    assert champion is not None
-    again = stream_config.parse(promote.rewritten(new, promote.find(after, "fraud-eu", champion.config)), DEFAULT)
-    assert again.patterns == before.patterns
-
-
-def test_comments_and_order_are_kept() -> None:
-    assert promoted(COMMENTED)[2] == PROMOTED
-    windows = promoted(FORMS["windows"])[2]
-    assert windows.count("\r\n") == windows.count("\n") == COMMENTED.count("\n")
 
 
 OPTIONS = st.fixed_dictionaries({}, optional={"grid": st.integers(2, 60), "buckets": st.integers(1, 20)})
@@ -170,25 +155,19 @@ def test_what_is_not_a_challenger_is_refused(stream: str, calibrator: str, compl
         promote.find(stream_config.parse(COMMENTED, DEFAULT), stream, calibrator)
 
 
-def test_of_two_challengers_of_one_name_the_configuration_says_which() -> None:
+def test_of_two_challengers_of_one_name_the_configuration_is_asked_for() -> None:
     text = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
-    policies = stream_config.parse(text, DEFAULT)
     with pytest.raises(SettingsError, match="several challengers called minimax"):
-        promote.find(policies, "s", "minimax")
-    policy = policies.of("s")
-    assert policy is not None
-    for place, each in enumerate(policy.challengers):
-        assert promote.find(policies, "s", each.config).place == place
+        promote.find(stream_config.parse(text, DEFAULT), "s", "minimax")
 
 
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def file(tmp_path: Path, trueup: Trueup) -> Path:
+def file(streams: Path, trueup: Trueup) -> Path:
     """Return a streams file, with a state in which the challenger was compared on two streams of its pattern."""
-    path = tmp_path / "streams.toml"
-    path.write_text(COMMENTED)
+    streams.write_text(COMMENTED)
     policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
     assert policy is not None
     champion, challenger = policy.config, policy.challengers[1].config
@@ -204,8 +183,8 @@ def file(tmp_path: Path, trueup: Trueup) -> Path:
 
     trueup.patch.setattr(show, "read", read)
     trueup.patch.setenv("USER", "grace")
-    trueup.set(DEFAULT_CALIBRATOR=DEFAULT, STREAMS=path)
-    return path
+    trueup.set(DEFAULT_CALIBRATOR=DEFAULT)
+    return streams
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -239,16 +218,6 @@ def test_promotion_shows_the_change_and_writes_it_down(file: Path, trueup: Trueu
     assert '+calibrator = "histogram"' in shown.out
     assert "restart the workers" in shown.out
     assert sorted(path.name for path in file.parent.iterdir()) == ["streams.toml", "streams.toml.audit.jsonl"]
-
-
-def test_promotions_follow_each_other_in_the_audit(file: Path, trueup: Trueup) -> None:
-    for calibrator in ("histogram", "platt", "minimax"):
-        assert trueup(f"streams promote fraud-us {calibrator}").status == 0
-    found = lines(file)
-    assert [line["to"]["calibrator"] for line in found] == ["histogram", "platt", "minimax"]
-    for earlier, later in pairwise(found):
-        assert earlier["after"] == later["before"]
-        assert earlier["to"]["config"] == later["from"]["config"]
 
 
 @pytest.mark.parametrize("has", [False, True])
@@ -420,3 +389,47 @@ def test_of_a_link_the_target_is_rewritten(file: Path, trueup: Trueup) -> None:
     assert trueup("streams promote fraud-eu platt --streams", link).status == 0
     assert link.is_symlink()
     assert 'calibrator = "platt"' in file.read_text()
+
+
+# -- freezing ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_pattern_of_the_stream_is_frozen_and_thawing_restores_what_the_file_means(
+    form: str, file: Path, trueup: Trueup
+) -> None:
+    file.write_bytes(FORMS[form].encode())
+    before = stream_config.parse(FORMS[form], DEFAULT)
+    assert trueup("streams freeze fraud-eu").status == 0
+    after = stream_config.parse(file.read_text(), DEFAULT)
+    assert [policy.frozen for _, policy in after.patterns] == [pattern == "fraud-*" for pattern, _ in after.patterns]
+    assert [policy.config for _, policy in after.patterns] == [policy.config for _, policy in before.patterns]
+    assert trueup("streams thaw fraud-eu").status == 0
+    assert stream_config.parse(file.read_text(), DEFAULT).patterns == before.patterns
+
+
+def test_each_change_is_written_down_with_its_reason_and_the_hashes_of_both_texts(file: Path, trueup: Trueup) -> None:
+    told = trueup("streams freeze fraud-eu --reason review --json")
+    frozen = file.read_bytes()
+    assert orjson.loads(told.out)["difference"].count("+frozen = true") == 1
+    assert trueup("streams thaw fraud-eu").status == 0
+    assert file.read_text() == COMMENTED, "comments and order are kept"
+    first, last = lines(file)
+    assert (first["pattern"], first["stream"], first["frozen"], first["reason"]) == (
+        "fraud-*",
+        "fraud-eu",
+        True,
+        "review",
+    )
+    assert first["before"] == last["after"] == sha256(COMMENTED.encode()).hexdigest()
+    assert first["after"] == last["before"] == sha256(frozen).hexdigest()
+    assert last["frozen"] is False
+
+
+def test_what_is_so_already_is_told_and_a_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:
+    ended = trueup("streams thaw fraud-eu")
+    assert (ended.status, "thawed already" in ended.err) == (1, True)
+    assert "nothing was changed" in trueup("streams freeze fraud-eu --dry-run").out
+    assert untouched(file)
+    ended = trueup("streams freeze card")
+    assert (ended.status, 'write [streams."card"] first' in ended.err) == (MISCONFIGURED, True)

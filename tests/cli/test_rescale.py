@@ -8,12 +8,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from cli import group_states, rescale
-from cli.group_states import Stage
+from replay import moves
 from state import routes
-from state.fence import Fence
-from state.policies import Policies
-from state.policy import Policy
-from state.rescale import Moved, RescaleError
+from state.rescale import Plan, RescaleError
 from state.routes import EVENT, Known, Row
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
@@ -24,33 +21,20 @@ from streams.kafka.topics import TopicsError
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
 
-POLICIES = Policies([("wide", Policy(shards=4))], Policy())
 
-
-def staged(before: int, *, grown: bool = False) -> Stage:
-    """Return a worker's stage with so many old partitions; ``grown``: its inputs are the topics they were."""
-    old = Settings(app_id="old", policies=POLICIES)
-    names: dict[str, Any] = {} if grown else {"forecasts": "forecasts-2", "outcomes": "outcomes-2"}
-    new = Settings(app_id="new", policies=POLICIES, **names)
-    fences = [Fence([10 + n, 20 + n]) for n in range(before)]
-    ids = [Identity("a", before), Identity("b", before)]
-    return Stage(old, new, [{} for _ in range(before)], [0] * before, fences, ids, ids, Moved("old", "", (), 5), [])
-
-
-def plan(by: str, before: int = 4, routed: list[dict[bytes, bytes]] | None = None, *, grown: bool = False) -> Any:
-    return rescale._plan(staged(before, grown=grown), 5, by, routed or [])
+def plan(by: str, routed: list[dict[bytes, bytes]] | None = None, *, grown: bool = False) -> Plan:
+    """Return where what belongs if four partitions become five; the stream ``wide`` has four keys."""
+    following = [[0, 0] for _ in range(5)]
+    return moves.plan(by, 4, following, {"wide": 4, "s": 1}.__getitem__, grown=grown, routed=routed or [])
 
 
 def test_settings_that_differ_are_those_of_the_new_group() -> None:
     environment = {"TRUEUP_APP_ID": "old", "TRUEUP_FORECASTS": "f", "HOME": "/nowhere"}
     settings = rescale.settled(environment, "new", ["TRUEUP_FORECASTS=g", "TRUEUP_OUTCOMES=o"])
     assert (settings.app_id, settings.forecasts, settings.outcomes) == ("new", "g", "o")
-
-
-@pytest.mark.parametrize("change", ["TRUEUP_FORECASTS", "FORECASTS=g", "TRUEUP_APP_ID=x", "TRUEUP_FORCASTS=g"])
-def test_other_changes_are_refused(change: str) -> None:
-    with pytest.raises(SettingsError, match=change.partition("=")[0]):
-        rescale.settled({}, "new", [change])
+    for change in ("TRUEUP_FORECASTS", "FORECASTS=g", "TRUEUP_APP_ID=x", "TRUEUP_FORCASTS=g"):
+        with pytest.raises(SettingsError, match=change.partition("=")[0]):
+            rescale.settled({}, "new", [change])
 
 
 def test_a_group_is_not_moved_to_itself_nor_to_other_brokers() -> None:
@@ -83,24 +67,17 @@ def test_an_event_goes_with_its_shard_and_with_the_one_that_it_was_sent_to() -> 
     keys = [f"wide#{k}".encode() for k in range(4)]
     made = plan("stream")
     assert made.of_stream("wide") == {(partition(key, 4), partition(key, 5)) for key in keys}
-    homes = {partition(key, 5) for key in keys}
-    assert made.home("wide") in homes
+    assert made.home("wide") in {partition(key, 5) for key in keys}
     # Before there were four shards, it went to the stream itself: the router knows.
-    names = [f"e{i}" for i in range(50)]
     there = partition(b"wide", 4)
-    stray = next(name for name in names if partition(target("wide", name, 4).encode(), 4) != there)
+    stray = next(name for n in range(50) if partition(target("wide", name := f"e{n}", 4).encode(), 4) != there)
     name = f"{stray}{SCOPED}wide"
     with pytest.raises(RescaleError, match="is in partition"):
         made.of_event(name, "wide", there)
     row = EVENT.encode(Row(1, 1, [Known(0, "other", "other"), Known(0, "wide", "wide")], []))
     routed: list[dict[bytes, bytes]] = [{} for _ in range(4)]
     routed[partition(stray.encode(), 4)][b"E" + stray.encode()] = row
-    assert plan("stream", routed=routed).of_event(name, "wide", there) == partition(b"wide", 5)
-
-
-def test_offsets_go_on_where_topics_stay() -> None:
-    assert plan("event").next == [[0, 0]] * 5
-    assert plan("event", grown=True).next == [[10, 20], [11, 21], [12, 22], [13, 23], [0, 0]]
+    assert plan("stream", routed).of_event(name, "wide", there) == partition(b"wide", 5)
 
 
 def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
@@ -111,20 +88,18 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
         plan("event").of_event(name, "s", there)
 
 
-def test_what_intake_noted_has_the_new_widths() -> None:
-    assert group_states._noted('{"id":"a","partitions":[2,2,2]}', 5) == '{"id":"a","partitions":[5,5,5]}'
-    assert group_states._noted("by hand", 5) == "by hand"
-
-
-def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("noted", "then"),
+    [('{"id":"a","partitions":[2,2,2]}', '{"id":"a","partitions":[5,5,5]}'), ("by hand", "by hand")],
+)
+def test_what_intake_has_sent_must_be_committed(noted: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def identity(_: object, name: str) -> Identity:
         return Identity(f"id-of-{name}", 3)
 
     monkeypatch.setattr(provenance, "identity", identity)
     sent = {routes.ORIGIN.key("src@id-of-scores/1"): routes.ORIGIN.seal((40).to_bytes(8, "little"))}
     gone = {routes.ORIGIN.key("src@of-another/1"): routes.ORIGIN.seal((99).to_bytes(8, "little"))}
-    router = staged(2)
-    router.parts = [sent, gone]
+    stages: Any = [None, SimpleNamespace(parts=[sent, gone])]
     old: Any = SimpleNamespace(
         app_id="old", intake_group="old-intake", modes=[SimpleNamespace(topic="scores", direct=False)]
     )
@@ -132,13 +107,13 @@ def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch)
     def asked(offset: int) -> dict[TopicPartition, tuple[int, str]]:
         async def stored(_: object, group: str) -> dict[TopicPartition, tuple[int, str]]:
             assert group == "old-intake"
-            return {TopicPartition("scores", 1): (offset, '{"id":"a","partitions":[2,2,2]}')}
+            return {TopicPartition("scores", 1): (offset, noted)}
 
         monkeypatch.setattr(offsets, "committed", stored)
         admin: Any = None
         producer: Any = SimpleNamespace(client=None)
-        return asyncio.run(group_states.intake_offsets(admin, producer, old, [staged(2), router], 5))
+        return asyncio.run(group_states.intake_offsets(admin, producer, old, stages, 5))
 
-    assert asked(40) == {TopicPartition("scores", 1): (40, '{"id":"a","partitions":[5,5,5]}')}
+    assert asked(40) == {TopicPartition("scores", 1): (40, then)}
     with pytest.raises(TopicsError, match="intake has sent scores/1 up to offset 39 and not committed it"):
         asked(39)

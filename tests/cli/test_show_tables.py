@@ -1,6 +1,7 @@
 """What ``trueup streams show`` makes of the rows of a stream."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import orjson
@@ -172,10 +173,8 @@ def test_a_stream_whose_highest_scores_are_labelled_is_told_to_set_alike_and_nev
     assert describe(rows, "s", replace(policy, unlabelled="alike"))["ages"]["findings"] == []
 
 
-def test_bands_are_shown_at_80_columns_with_what_they_cost(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def banded() -> tuple[StateRows, Policy]:
+    """Return a stream with bands and what they cost."""
     found, counts = rare(500, drawn=False), BandCounts(3)
     for n in range(1_000_000):
         counts.sums[n % 3] += 1
@@ -185,63 +184,68 @@ def test_bands_are_shown_at_80_columns_with_what_they_cost(
     assert policy.bands
     found.of(kinds.BAND_COUNTS, "s")[0, policy.bands.layout, *kinds.WHOLE] = counts
     found.of(kinds.THRESHOLDS, "s")[0, policy.bands.layout] = Thresholds([-2.0, 3.0], 10)
-    show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    for figure in ("(below)", "review", "0.1192", "0.9526", "10.00%", "0.25%", "399.0", "8,000,000"):
-        assert figure in shown, figure
+    return found, policy
 
 
-def test_sums_by_weight_are_shown_at_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def weighed() -> tuple[StateRows, Policy]:
+    """Return a stream whose forecasts weigh."""
     found, weighted = rare(500, drawn=False), Weighted()
     for n in range(200):
         weighted.observe(0.5, 0.02, float(n < 3), 123_456_789.0)
-    policy = Policy(weight="amount")
     found.of(kinds.WEIGHTED, "s")[0, *kinds.WHOLE] = weighted
+    return found, Policy(weight="amount")
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures"),
+    [
+        (banded, ("(below)", "review", "0.1192", "0.9526", "10.00%", "0.25%", "399.0", "8,000,000")),
+        (weighed, ("By amount", "as good as", "370.4M", "493.8M", "12.35G", "+123.5M")),
+    ],
+)
+def test_what_weighs_and_what_costs_is_shown_at_80_columns(
+    rows: Callable[[], tuple[StateRows, Policy]], figures: tuple[str, ...], at_80: Callable[[], str]
+) -> None:
+    found, policy = rows()
     show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    for figure in ("By amount", "as good as", "370.4M", "493.8M", "12.35G", "+123.5M"):
-        assert figure in shown, figure
+    shown = at_80()
+    assert all(figure in shown for figure in figures), shown
+
+
+@pytest.fixture
+def at_80(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """Let the terminal have 80 columns; return what returns what it shows, of which nothing may be cut off."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def shown() -> str:
+        said = capsys.readouterr().out
+        assert "…" not in said
+        assert max(map(len, said.splitlines())) <= 80
+        return said
+
+    return shown
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_nothing_is_cut_off_at_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, whole: bool
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    policy = Policy("twospeed+certified")
-    described = describe(found(300, policy), "s")
+def test_nothing_is_cut_off_at_80_columns(at_80: Callable[[], str], *, whole: bool) -> None:
+    described = describe(found(300, Policy("twospeed+certified")), "s")
     for one in described["calibrators"]:
         one |= {"version": 12_345_678, "outstanding": 123_456}
     show_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=whole)
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    assert max(map(len, shown.splitlines())) <= 80
+    shown = at_80()
     assert f"{described['calibrated']['ece']:.4f}" in shown
     assert "payments-of" in shown
-    if whole:
-        one = described["calibrators"][0]
-        figures = ["12,345,678", "123,456", f"{one['bound']:.4f}", f"{one['error']:.4f}"]
-        assert all(each in shown for each in figures if one["bound"] != 1.0), shown[-900:]
+    one = described["calibrators"][0]
+    figures = ["12,345,678", "123,456", f"{one['bound']:.4f}", f"{one['error']:.4f}"]
+    assert not whole or all(each in shown for each in figures if one["bound"] != 1.0), shown[-900:]
 
 
-def test_no_word_of_a_heading_or_a_calibrator_is_broken_at_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_no_word_of_a_heading_or_a_calibrator_is_broken_at_80_columns(at_80: Callable[[], str]) -> None:
     head = ("segment", "forecasts", "outcomes", "prudent+certified", "came true", "configuration", "off by, points")
     rows = [["country of the customer = DE", *["12,345"] * 6]]
     show_tables.page_tables(show_tables.console(), [Table("made", head, rows)])
     described = describe(found(300, Policy("prudent+certified")), "s")
     show_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=False)
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
-    for word in ("forecasts", "outcomes", "configuration"):
-        assert word in shown, shown
+    shown = at_80()
+    assert all(word in shown for word in ("forecasts", "outcomes", "configuration")), shown
     assert shown.count("prudent+certified") == 2, shown

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -25,10 +25,12 @@ from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from tests.commands import Trueup
 
+SHAPE = Shape(rows=6000, rate=0.05, inflation=5, missed=0.0, alarms=0.0)
+ALL = replace(SHAPE, zeros="explicit")
+NEXT_DAY, TWENTY_DAYS = (replace(ALL, soonest_days=days, latest_days=days) for days in (1, 20))
+NEVER: Final = "Never set silence = 0"
 #: Which reports come: of the highest tenth, of a one, and a number in [0, 1) that is drawn.
 Told = Callable[[Any, Any, Any], Any]
-
-SHAPE = Shape(rows=6000, rate=0.05, inflation=5, missed=0.0, alarms=0.0)
 
 
 def exported(directory: Path, stream: Fraud) -> FileSource:
@@ -42,7 +44,8 @@ def exported(directory: Path, stream: Fraud) -> FileSource:
 
 
 def seen(directory: Path, stream: Fraud) -> Seen:
-    return read(exported(directory, stream), Decoder(Policies([], Policy()), Limits()), "cards")
+    (found,) = read(exported(directory, stream), Decoder(Policies([], Policy()), Limits()), "cards")
+    return found
 
 
 def checked(proposal: Proposal) -> Policy:
@@ -52,99 +55,82 @@ def checked(proposal: Proposal) -> Policy:
     return policy
 
 
-def test_silence_is_proposed_where_only_frauds_are_reported(tmp_path: Path) -> None:
-    found = propose(seen(tmp_path, fraud.make(SHAPE)))
-    policy = checked(found)
-    assert (policy.silence, policy.matures_ms) == (0.0, 45 * DAY_MS)
-    assert policy.ttl_ms == 50 * DAY_MS
-    assert any("silence means 0. Set it only if" in each for each in found.reasons)
+def reported(shape: Shape, change: Callable[[Fraud], Any]) -> Fraud:
+    """Return a stream whose reports, in columns, are those that a function makes of it, in the order of time."""
+    stream = fraud.make(shape)
+    columns = change(stream)
+    order = np.argsort(columns[2], kind="stable")
+    return replace(stream, reports=Reports(*(each[order] for each in columns)))
 
 
-def test_maturity_is_proposed_where_frauds_are_reported_before_the_rest(tmp_path: Path) -> None:
-    policy = checked(propose(seen(tmp_path, fraud.make(replace(SHAPE, zeros="explicit")))))
-    assert (policy.silence, policy.matures_ms) == (None, 45 * DAY_MS)
+def chosen(told: Told) -> Fraud:
+    """Return a stream of which only some outcomes are reported, each at its time."""
+
+    def some(stream: Fraud) -> Any:
+        row, y, _, _ = stream.reports
+        flagged = stream.raw[row] >= np.quantile(stream.raw, 0.9)
+        kept = told(flagged, y == 1, np.random.default_rng(5).random(len(row)))
+        return [each[kept] for each in stream.reports]
+
+    return reported(ALL, some)
 
 
-def test_neither_is_where_all_labels_come_at_one_age(tmp_path: Path) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=20, latest_days=20))
-    policy = checked(propose(seen(tmp_path, stream)))
-    assert (policy.silence, policy.matures_ms, policy.ttl_ms) == (None, 0, 22 * DAY_MS)
+def a_third(stream: Fraud) -> Any:
+    """Return every third report."""
+    return [each[::3] for each in stream.reports]
 
 
-def test_late_corrections_are_allowed_for(tmp_path: Path) -> None:
-    stream = fraud.make(replace(SHAPE, alarms=0.2, review_days=60.0))
-    policy = checked(propose(seen(tmp_path, stream)))
-    assert policy.kept_ms > policy.ttl_ms
-    latest = (stream.reports.ms - stream.forecast_ms[stream.reports.row]).max()
-    assert policy.kept_ms > 0.8 * latest
-
-
-def test_frauds_that_are_missing_for_no_known_reason_are_not_taken_for_silence(tmp_path: Path) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit"))
-    reports = Reports(*(each[::3] for each in stream.reports))
-    found = propose(seen(tmp_path, replace(stream, reports=reports)))
-    assert found.silence is None
-    assert any("silence stands for neither" in each for each in found.reasons)
-
-
-def test_zeros_of_analysts_who_look_at_high_scores_alone_leave_silence_a_zero(tmp_path: Path) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit"))
-    row, y, ms, _ = stream.reports
+def looked_at(stream: Fraud) -> Any:
+    """Analysts look at the highest scores alone: a day later they tell a zero."""
+    row, y, ms, revision = stream.reports
     told = (y == 1) | (stream.raw[row] >= np.quantile(stream.raw, 0.95))
     early = np.where(y == 0, stream.forecast_ms[row] + DAY_MS, ms)
-    order = np.flatnonzero(told)[np.argsort(early[told], kind="stable")]
-    reports = Reports(row[order], y[order], early[order], stream.reports.revision[order])
-    found = propose(seen(tmp_path, replace(stream, reports=reports)))
-    policy = checked(found)
-    assert (policy.silence, policy.matures_ms) == (0.0, 45 * DAY_MS)
-    assert any("Zeros are told only of higher scores" in each for each in found.reasons)
+    return [each[told] for each in (row, y, early, revision)]
 
 
-@pytest.mark.parametrize("others", [0.0, 0.02])
-def test_labels_that_the_score_chooses_are_alike_and_silence_is_no_label(others: float, tmp_path: Path) -> None:
-    found = proposed_of(tmp_path, lambda flagged, _, draw: flagged | (draw < others))
-    assert (found.silence, checked(found).unlabelled) == (None, ALIKE)
-    assert any("Never set silence = 0" in each for each in found.reasons)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        lambda flagged, one, draw: flagged | (one & (draw < 0.7)),
-        lambda flagged, _, draw: flagged | (draw < 0.3),
-        lambda _, __, draw: draw < 0.2,
-    ],
-    ids=["the highest tenth and most ones", "the highest tenth and some of the others", "a random fifth"],
-)
-def test_labels_that_more_than_the_score_may_choose_are_not_said_to_be_alike(told: Told, tmp_path: Path) -> None:
-    assert proposed_of(tmp_path, told).unlabelled is None
-
-
-def proposed_of(directory: Path, told: Told) -> Proposal:
-    """Return what is proposed where only some outcomes are reported, each at its time."""
-    stream = fraud.make(replace(SHAPE, zeros="explicit"))
-    row, y, _, _ = stream.reports
-    flagged = stream.raw[row] >= np.quantile(stream.raw, 0.9)
-    kept = told(flagged, y == 1, np.random.default_rng(5).random(len(row)))
-    reports = Reports(*(each[kept] for each in stream.reports))
-    return propose(seen(directory, replace(stream, reports=reports)))
-
-
-def test_labels_that_are_mostly_wrong_at_first_are_learnt_when_they_are_corrected(tmp_path: Path) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
+def wrong_at_first(stream: Fraud) -> Any:
+    """Eight in a hundred labels are wrong for twenty days; most of them are of good payments, 5 % are frauds."""
     row, y, ms, revision = stream.reports
-    wrong = np.random.default_rng(5).random(len(row)) < 0.08  # of which most are good; 5 % are frauds
-    columns = (
+    wrong = np.random.default_rng(5).random(len(row)) < 0.08
+    return (
         np.concatenate([row, row[wrong]]),
         np.concatenate([np.where(wrong, 1 - y, y), y[wrong]]),
         np.concatenate([ms, ms[wrong] + 20 * DAY_MS]),
         np.concatenate([revision, revision[wrong] + 1]),
     )
-    order = np.argsort(columns[2], kind="stable")
-    found = propose(seen(tmp_path, replace(stream, reports=Reports(*(each[order] for each in columns)))))
-    policy = checked(found)
-    assert (policy.silence, policy.matures_ms) == (None, 21 * DAY_MS)
-    assert any("First labels are often wrong" in each for each in found.reasons)
+
+
+#: By what labels are like: the stream, silence, maturity and ttl in days that are proposed, and words of the reasons.
+CASES: Final[dict[str, tuple[Fraud, float | None, int, int, str]]] = {
+    "frauds alone are told": (fraud.make(SHAPE), 0.0, 45, 50, "silence means 0. Set it only if"),
+    "frauds are told before the rest": (fraud.make(ALL), None, 45, 50, "Half of the outcomes of 1 come within"),
+    "all come at one age": (fraud.make(TWENTY_DAYS), None, 0, 22, "Labels come at one age"),
+    "two of three lack, and why is not known": (reported(ALL, a_third), None, 45, 50, "silence stands for neither"),
+    "analysts look at high scores": (reported(ALL, looked_at), 0.0, 45, 50, "Zeros are told only of higher scores"),
+    "the score chooses": (chosen(lambda high, *_: high), None, 45, 50, NEVER),
+    "it does, but for a few": (chosen(lambda high, _, draw: high | (draw < 0.02)), None, 45, 50, NEVER),
+    "high scores and most ones": (chosen(lambda high, one, draw: high | (one & (draw < 0.7))), 0.0, 45, 50, "Zeros"),
+    "high scores and some of the others": (chosen(lambda high, _, draw: high | (draw < 0.3)), None, 45, 50, "neither"),
+    "a random fifth": (chosen(lambda _, __, draw: draw < 0.2), None, 45, 50, "neither"),
+    "first labels are wrong": (reported(NEXT_DAY, wrong_at_first), None, 21, 24, "First labels are often wrong"),
+}
+
+
+@pytest.mark.parametrize("like", CASES)
+def test_what_is_proposed_fits_how_labels_come(like: str, tmp_path: Path) -> None:
+    stream, silence, matures, ttl, words = CASES[like]
+    found = propose(seen(tmp_path, stream))
+    policy, reasons = checked(found), " ".join(found.reasons)
+    assert (policy.silence, policy.matures_ms, policy.ttl_ms) == (silence, matures * DAY_MS, ttl * DAY_MS), reasons
+    assert words in reasons
+    assert (policy.unlabelled == ALIKE) == (words == NEVER)
+
+
+def test_late_corrections_are_allowed_for(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, alarms=0.2, review_days=60.0))
+    policy = checked(propose(seen(tmp_path, stream)))
+    latest = (stream.reports.ms - stream.forecast_ms[stream.reports.row]).max()
+    assert policy.kept_ms > max(policy.ttl_ms, 0.8 * latest)
 
 
 @pytest.mark.parametrize("by_label", [True, False])
@@ -152,12 +138,13 @@ def test_outcomes_of_a_batch_that_is_sorted_by_label_are_learnt_in_the_order_of_
     tmp_path: Path,
     by_label: bool,  # noqa: FBT001 - a case
 ) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
-    row, y, ms, revision = stream.reports
-    week = -(-ms // (7 * DAY_MS)) * 7 * DAY_MS
-    order = np.lexsort((y if by_label else ms, week))
-    reports = Reports(*(each[order] for each in (row, y, week, revision)))
-    found = propose(seen(tmp_path, replace(stream, reports=reports)))
+    def weekly(stream: Fraud) -> Any:
+        row, y, ms, revision = stream.reports
+        week = -(-ms // (7 * DAY_MS)) * 7 * DAY_MS
+        order = np.lexsort((y if by_label else ms, week))
+        return [each[order] for each in (row, y, week, revision)]
+
+    found = propose(seen(tmp_path, reported(NEXT_DAY, weekly)))
     assert any("come sorted by label" in each for each in found.reasons) == by_label
     assert (checked(found).matures_ms > 7 * DAY_MS) == by_label
 
@@ -167,7 +154,7 @@ def test_outcomes_that_forecasts_share_are_said_to_need_an_entity(
     tmp_path: Path,
     shared: bool,  # noqa: FBT001 - a case
 ) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
+    stream = fraud.make(NEXT_DAY)
     row, y, ms, revision = stream.reports
     first = row // 10 * 10  # ten forecasts in a row are of one account, which is told once
     told = (y[np.argsort(row)][first] if shared else y, ms.max() // 10**6 * 10**6 + first, revision)
@@ -180,8 +167,7 @@ def test_outcomes_that_forecasts_share_are_said_to_need_an_entity(
 
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_a_history_of_one_answer_alone_is_said_to_lack_the_other(tmp_path: Path, share: float) -> None:
-    stream = fraud.make(replace(SHAPE, zeros="explicit"))
-    found = seen(tmp_path, stream)
+    found = seen(tmp_path, fraud.make(ALL))
     zeros = next(each for each in found.labels if each.label == 0)
     alone = replace(found, labels=[zeros], known=round(share * found.old), ones=0, turns=0, turns_issued=0)
     reasons = " ".join(propose(alone).reasons)
@@ -206,7 +192,8 @@ def test_orphans_are_outcomes_of_no_forecast_of_any_stream(tmp_path: Path) -> No
         file.write(b'\n{"event_id":"other","y":1,"ts":%d}' % START_MS)
     with (tmp_path / "forecasts").open("ab") as file:
         file.write(b'\n{"event_id":"other","stream":"b","p":0.5,"ts":%d}' % START_MS)
-    assert read(source, Decoder(Policies([], Policy()), Limits()), "cards").orphans == 1
+    (found,) = read(source, Decoder(Policies([], Policy()), Limits()), "cards")
+    assert found.orphans == 1
 
 
 def test_command_prints_lines_that_the_streams_file_takes(tmp_path: Path, trueup: Trueup) -> None:

@@ -34,12 +34,10 @@ RECORDS = """\
 
 
 @pytest.fixture
-def plan(tmp_path: Path, trueup: Trueup) -> Path:
-    path = tmp_path / "streams.toml"
-    path.write_text(PLAN)
-    (tmp_path / "records.json").write_text(RECORDS)
-    trueup.set(STREAMS=path)
-    return path
+def plan(streams: Path) -> Path:
+    streams.write_text(PLAN)
+    streams.with_name("records.json").write_text(RECORDS)
+    return streams
 
 
 def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, trueup: Trueup) -> None:

@@ -29,6 +29,8 @@ class Scenario:
     fires: frozenset[str] = frozenset()
     step: int = 1
     values: Mapping[str, float] = field(default_factory=dict)
+    #: Whether the alert that is tried is one of them.
+    due: bool = False
 
     @property
     def every(self) -> int:

@@ -1,4 +1,4 @@
-"""The Dockerfile: users, contents, pins and settings of the images. `make images` builds and runs them."""
+"""The Dockerfile: users, contents, pins and settings of the images. `make compose` builds and runs them."""
 
 import re
 import subprocess
@@ -22,20 +22,6 @@ SETTINGS = {name for name, _, _ in Settings.described()}
 def test_it_passes_hadolint() -> None:
     found = subprocess.run([HADOLINT, "--no-color", DOCKERFILE], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (0, "")
-
-
-def test_what_is_built_when_nothing_is_said_is_the_worker() -> None:
-    assert list(stages())[-1] == "worker"
-
-
-@pytest.mark.parametrize("image", ["worker", "producer"])
-def test_the_compiler_stays_in_the_stage_that_needs_it(image: str) -> None:
-    for stage in chain(image):
-        assert stage.name not in ("build", "packages", "flights")
-        assert not [run for run in stage.of("RUN") if re.search(r"apt-get|gcc|pip", run)]
-        copied = {source for source, _ in stage.copied() if source}
-        assert copied <= {"build", "packages", "flights"}
-        assert all(files in (["/app"], ["/venv"]) for source, files in stage.copied() if source)
 
 
 @pytest.mark.parametrize("image", ["worker", "producer"])
@@ -120,12 +106,6 @@ def test_it_runs_a_command_that_there_is() -> None:
     worker = stages()["worker"]
     assert worker.words("ENTRYPOINT") == ["python", "-m", "cli.main"]
     assert parser().parse_args(worker.words("CMD")).stage == "worker"
-
-
-def test_it_says_what_it_is() -> None:
-    labels = stages()["worker"].variables("LABEL")
-    kinds = ("title", "description", "licenses", "version", "revision")
-    assert labels.keys() == {f"org.opencontainers.image.{kind}" for kind in kinds}
 
 
 def test_the_image_of_a_worker_holds_no_lab() -> None:

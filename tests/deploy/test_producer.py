@@ -13,7 +13,3 @@ def test_the_first_is_due_at_once_and_gaps_are_shortened() -> None:
 def test_only_the_time_is_changed() -> None:
     message = Message(7, "outcomes", b"key", b"value")
     assert list(moved([message], 7, SPEED)) == [message]
-
-
-def test_nothing_is_made_of_nothing() -> None:
-    assert list(moved([], 0, SPEED)) == []

@@ -32,27 +32,6 @@ def test_a_rule_asks_only_for_what_is_exported_or_recorded() -> None:
         assert not names(rule["expr"]) - exported() - recorded() - {"up"}, rule
 
 
-def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
-    for name in recorded():
-        labels, metric, _ = name.split(":")
-        assert set(labels.split("_")) <= {
-            "job",
-            "stream",
-            "kind",
-            "bin",
-            "band",
-            "loss",
-            "topic",
-            "stage",
-            "volume",
-            "finding",
-            "calibrator",
-            "config",
-            "label",
-        }, name
-        assert metric.startswith("trueup_"), name
-
-
 def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> None:
     alerts = [rule for rule in rules() if "alert" in rule]
     text = RUNBOOK.read_text()

@@ -27,8 +27,7 @@ from lab.broker import KAFKA
 from lab.jvm import free_port
 from lab.scrape import ScrapedSamples, get
 from tests.images import docker
-from tests.images.base import EngineError
-from tests.images.docker import Docker
+from tests.images.docker import Docker, EngineError
 from tests.images.trial import Trial
 
 HOST: Final = "127.0.0.1"
@@ -36,6 +35,8 @@ PROJECT: Final = "trueup-trial"
 STAND_IN: Final = "trueup-stand-in"
 #: Flights that are to be answered before anything is killed: some ten seconds of them.
 ANSWERED: Final = 1000
+#: Fails where there is one, or the Python package that makes C of the engine.
+NO_COMPILER: Final = "! command -v gcc cc c++ ld make && ! python -c 'import mypy' 2>/dev/null"
 #: Images of Kafka and Prometheus out of Debian's packages. Kafka's takes its settings from variables, as Apache's does.
 DOCKERFILE: Final = f"""\
 FROM {STAND_IN} AS kafka
@@ -182,6 +183,7 @@ def _serve(trial: Trial, compose: Compose) -> None:
         compose.run("build", "topics")  # the classic builder would build the image of each worker at the same time
         compose.run("up", "--build", "--detach")
     _answering(trial, compose)
+    _confined(trial, compose)
     _monitored(trial, compose)
     _killed(trial, compose)
     compose.run("stop", "--timeout=10", "producer")
@@ -215,6 +217,26 @@ def _answering(trial: Trial, compose: Compose) -> None:
         _healthy(trial, compose, service)
     trial.found("the topics are made, once", compose.container("topics")["State"]["ExitCode"] == 0)
     trial.becomes(f"{ANSWERED} flights are answered", lambda: _forecasts(compose) >= ANSWERED)
+
+
+def _confined(trial: Trial, compose: Compose) -> None:
+    """Look at what runs in the images of worker and producer, and at what it may do."""
+
+    def shell(service: str, script: str) -> "subprocess.CompletedProcess[str]":
+        return compose.done("exec", "-T", service, "sh", "-c", script)
+
+    for service in ("worker-1", "producer"):
+        user = compose.container(service)["Config"]["User"]
+        trial.found(f"the user of {service} is a number", user == "10001:10001", user)
+        trial.found(f"no compiler in {service}", shell(service, NO_COMPILER).returncode == 0)
+    said = shell("worker-1", "cat /proc/1/status").stdout.splitlines()
+    status = dict(line.split(":", 1) for line in said if ":" in line)
+    facts = {name: status[name].split()[0] for name in ("Uid", "Gid", "CapEff", "CapBnd", "NoNewPrivs")}
+    right = {"Uid": "10001", "Gid": "10001", "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
+    trial.found("it runs as nobody in particular, with no right", facts == right, facts)
+    denied = shell("worker-1", "touch /app/x /venv/x /etc/x")
+    trial.found("its root is read-only", denied.returncode != 0 and denied.stderr.count("Read-only") == 3)
+    trial.found("its engine is compiled", "engine: compiled" in compose.run("logs", "worker-1"))
 
 
 def _audited(trial: Trial, compose: Compose) -> None:
@@ -271,7 +293,10 @@ def _killed(trial: Trial, compose: Compose) -> None:
 
 
 def _kept(trial: Trial, compose: Compose) -> None:
-    """Take all containers down and start them again on the volumes."""
+    """Stop the workers, take all containers down and start them again on the volumes."""
+    compose.run("stop", "--timeout=60", "worker-1", "worker-2")
+    ended = [compose.container(service)["State"]["ExitCode"] for service in ("worker-1", "worker-2")]
+    trial.found("SIGTERM ends the workers with 0", ended == [0, 0], ended)
     compose.run("down", "--timeout=60")
     if not _started(trial, compose, "up again on the volumes", "worker-1", "worker-2", "prometheus"):
         return

@@ -9,8 +9,8 @@ import sys
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.images import base, docker
-from tests.images.base import EngineError
+from tests.images import docker
+from tests.images.docker import AUTHORITIES, EngineError
 from tests.images.trial import Trial
 
 STAND_IN: Final = "trueup-stand-in"
@@ -48,9 +48,9 @@ def main() -> int:
     try:
         with docker.opened() as engine, TemporaryDirectory(prefix="trueup-install-") as dist:
             engine.stand_in(STAND_IN)
-            base.run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist], {})
+            docker.executed([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist], {})
             engine.run("run", "--detach", f"--name={NAME}", "--network=host", f"--volume={dist}:/dist:ro",
-                       f"--volume={base.AUTHORITIES.parent}:/trusted:ro",
+                       f"--volume={AUTHORITIES.parent}:/trusted:ro",
                        "--workdir=/root", STAND_IN, "sleep", "infinity")  # fmt: skip
             try:
                 for claim, script, status, said in STEPS:

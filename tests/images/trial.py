@@ -1,12 +1,9 @@
 """A trial: findings that are printed one by one, and what it waits for."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
-
-from tests.images.base import ROOT
 
 #: Longest wait for anything in a container, s.
 PATIENCE: Final = 120.0
@@ -42,18 +39,6 @@ class Trial:
         """Print the sum of it, and return the exit status."""
         print(f"{self.failed} wrong" if self.failed else "all as it should be")
         return 1 if self.failed else 0
-
-
-def revision() -> str:
-    """Return the commit that is built."""
-    git = subprocess.run(
-        ["git", "rev-parse", "HEAD"],  # noqa: S607 - whichever git there is
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    return git.stdout.strip() or "unknown"
 
 
 def _holds(condition: Callable[[], bool]) -> bool:

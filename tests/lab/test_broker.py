@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,21 +19,8 @@ from lab.broker import Broker, BrokerError, serve
 FOREGROUND = "import sys; from lab.broker import serve; sys.exit(serve())"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("kafka"), heap="256m") as started:
-        yield started
-
-
 def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-async def read(bootstrap: str, topic: str, count: int) -> list[tuple[int, bytes]]:
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        records = [await asyncio.wait_for(consumer.getone(), 20) for _ in range(count)]
-        return [(record.timestamp, record.value) for record in records]
 
 
 def test_topics_are_never_created_by_accident(kafka: str) -> None:

@@ -92,15 +92,6 @@ def test_messages_are_what_a_worker_reads() -> None:
         assert event.event_id == message.key.decode()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"rows": 0}, {"rate": 0.0}, {"inflation": 250}, {"missed": 2}, {"alarms": 1.0}, {"soonest_days": 46}, {"days": 0}],
-)
-def test_no_stream_is_like_this(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"must be|are shares"):
-        Shape(**wrong)  # type: ignore[arg-type]
-
-
 def test_thinned_calls_keep_their_ranking_and_are_as_rare_as_asked() -> None:
     rng = np.random.default_rng(5)
     y = (rng.random(4000) < 0.12).astype(np.float64)

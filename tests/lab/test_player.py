@@ -61,24 +61,21 @@ def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[Me
 def test_partition_is_that_of_kafkas_default_partitioner() -> None:
     kafkas = DefaultPartitioner()
     for n in (1, 2, 7):
-        for i in range(100):
-            key = b"2013-02-01/UA%d/EWR" % i
+        for key in (b"2013-02-01/UA%d/EWR" % i for i in range(100)):
             assert partition(key, n) == kafkas(key, list(range(n)), list(range(n)))
+
+
+async def played(messages: Iterator[Message], kafka: str, slice_messages: int = player.SLICE) -> list[PlayerProgress]:
+    client = {"bootstrap_servers": kafka}
+    return [each async for each in play(messages, client, slice_messages=slice_messages)]
 
 
 def test_all_is_sent_in_order_with_its_time_and_both_topics_of_an_event_meet(kafka: str) -> None:
     async def scenario() -> None:
         forecasts, outcomes = names = await topics(kafka, 3, 3)
-        played: list[PlayerProgress] = []
-        sent = await play(
-            stream(forecasts, outcomes, 500),
-            {"bootstrap_servers": kafka},
-            slice_messages=64,
-            progress=played.append,
-        )
-        assert sent == {forecasts: 500, outcomes: 497}
-        assert played[-1] == PlayerProgress(997, FIRST + 499)
-        assert [each.messages for each in played] == [*range(64, 997, 64), 997]
+        steps = await played(stream(forecasts, outcomes, 500), kafka, 64)
+        assert steps[-1] == ({forecasts: 500, outcomes: 497}, FIRST + 499)
+        assert [each.sent.total() for each in steps] == [*range(64, 997, 64), 997]
         held = await contents(kafka, names)
         expected: dict[tuple[str, int], list[tuple[int, bytes, bytes]]] = {place: [] for place in held}
         for message in stream(forecasts, outcomes, 500):
@@ -95,7 +92,7 @@ def test_slices_larger_than_a_record_batch_keep_their_order(kafka: str, monkeypa
 
     async def scenario() -> None:
         forecasts, outcomes = names = await topics(kafka, 1, 1)
-        await play(stream(forecasts, outcomes, 200, size=100), {"bootstrap_servers": kafka})
+        await played(stream(forecasts, outcomes, 200, size=100), kafka)
         held = await contents(kafka, names)
         assert [time for time, _, _ in held[forecasts, 0]] == list(range(FIRST, FIRST + 200))
         assert [time for time, _, _ in held[outcomes, 0]] == list(range(FIRST + 3, FIRST + 200))
@@ -103,17 +100,12 @@ def test_slices_larger_than_a_record_batch_keep_their_order(kafka: str, monkeypa
     asyncio.run(scenario())
 
 
-def test_nothing_is_sent_while_the_gate_waits(kafka: str) -> None:
+def test_nothing_is_sent_before_the_next_slice_is_asked_for(kafka: str) -> None:
     async def scenario() -> None:
         forecasts, outcomes = names = await topics(kafka, 1, 1)
-        seen: list[int] = []
-
-        async def gate() -> None:
-            seen.append(sum(map(len, (await contents(kafka, names)).values())))
-
-        await play(stream(forecasts, outcomes, 10), {"bootstrap_servers": kafka}, slice_messages=5, gate=gate)
-        # 10 forecasts and 7 outcomes, five a slice: the slices before the gate are in the topics, the rest is not.
-        assert seen == [5, 10, 15]
+        slices = play(stream(forecasts, outcomes, 10), {"bootstrap_servers": kafka}, slice_messages=5)
+        seen = [sum(map(len, (await contents(kafka, names)).values())) async for _ in slices]
+        assert seen == [5, 10, 15, 17]
 
     asyncio.run(scenario())
 
@@ -122,7 +114,7 @@ def test_topics_with_unequal_partitions_are_refused(kafka: str) -> None:
     async def scenario() -> None:
         forecasts, outcomes = names = await topics(kafka, 2, 3)
         with pytest.raises(CopartitionError, match="equally many"):
-            await play(stream(forecasts, outcomes, 10), {"bootstrap_servers": kafka})
+            await played(stream(forecasts, outcomes, 10), kafka)
         assert not any((await contents(kafka, names)).values())
 
     asyncio.run(scenario())
@@ -132,6 +124,6 @@ def test_a_message_that_is_not_acknowledged_raises(kafka: str) -> None:
     async def scenario() -> None:
         forecasts, outcomes = await topics(kafka, 1, 1)
         with pytest.raises(KafkaError):
-            await play(stream(forecasts, outcomes, 10, size=3_000_000), {"bootstrap_servers": kafka})
+            await played(stream(forecasts, outcomes, 10, size=3_000_000), kafka)
 
     asyncio.run(scenario())

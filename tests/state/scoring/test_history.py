@@ -94,7 +94,7 @@ def folded(events: list[Event], size: int, *, restart: bool) -> dict[bytes, byte
                 table.pop(key, None)
             else:
                 table[key] = row
-    return table
+    return kinds.apart(table)
 
 
 def joined(n: int) -> list[Event]:
