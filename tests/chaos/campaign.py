@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
 from streams.faust import offsets
-from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them are of kinds of faults
+from tests.chaos import outages, silence, strikes  # noqa: F401 - two of them are of kinds of faults
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
