@@ -10,7 +10,7 @@ from time import monotonic, process_time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tests.simulation.plan import planned
-from tests.simulation.planting import WHERE, planted
+from tests.simulation.planting import MUTANTS, planted
 from tests.simulation.playing import simulated
 from tests.simulation.shrink import LINES, failing, shrunk, told
 
@@ -97,6 +97,6 @@ def _hunt(most: int, first: int, name: str) -> Hunted:
     with simulated(), planted(name):
         while wrong is None and n < most:
             plan, seed = planned(seed), seed + 1
-            if WHERE.get(name, bool)(plan):
+            if MUTANTS[name].where(plan):
                 n, wrong = n + 1, failing(plan)
     return Hunted(name, n, process_time() - began, wrong or "")
