@@ -1,6 +1,7 @@
 """Damaged disks, and topics that would lose state or records: on a real broker."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from streams.kafka import remarks, topics
@@ -41,9 +42,11 @@ def test_check_notes_how_state_and_records_may_be_lost_and_topics_are_made_to_ke
     def noted() -> list[str]:
         return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(remarks.of([w.settings]))]
 
-    def known(of: str, *wanted: str) -> None:
-        said = {"noted": noted, "wrong": lambda: asyncio.run(topics.check(w.settings))}[of]
-        wait_for("the brokers to know of the change", lambda: all(each in "\n".join(said()) for each in wanted), 20)
+    def wrong() -> list[str]:
+        return asyncio.run(topics.check(w.settings))
+
+    def known(said: Callable[[], list[str]], wanted: str) -> None:
+        wait_for("the brokers to know of the change", lambda: wanted in "\n".join(said()), 20)
 
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     synced = {"min_insync_replicas": "2"}
@@ -60,11 +63,11 @@ def test_check_notes_how_state_and_records_may_be_lost_and_topics_are_made_to_ke
     w.configure("changelog", **kept)
     wait_for("the brokers to know of the change", lambda: noted() == [], 20)
     w.configure("changelog", **kept, unclean_leader_election_enable="true")
-    known("noted", "unclean.leader.election.enable=true")
-    assert asyncio.run(topics.check(w.settings)) == []
+    known(noted, "unclean.leader.election.enable=true")
+    assert wrong() == []
     w.configure("forecasts", cleanup_policy="delete", message_timestamp_after_max_ms=ahead, retention_ms="600000")
-    known("noted", f"topic {w.topic('forecasts')} has retention.ms=600000")
+    known(noted, f"topic {w.topic('forecasts')} has retention.ms=600000")
     w.configure("resolved", cleanup_policy="compact")
-    known("wrong", f"topic {w.topic('resolved')} has cleanup.policy=compact, it must be delete")
+    known(wrong, f"topic {w.topic('resolved')} has cleanup.policy=compact, it must be delete")
     w.configure("changelog", **kept | {"max_message_bytes": "2000000"})
-    known("wrong", f"it must be at least {most}: kafka-configs.sh changes that, or lower TRUEUP_CHECKPOINT_BYTES")
+    known(wrong, f"it must be at least {most}: kafka-configs.sh changes that, or lower TRUEUP_CHECKPOINT_BYTES")
