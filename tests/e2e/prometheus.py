@@ -159,9 +159,10 @@ def watched(world: World) -> Iterator[tuple[Server, list[Worker]]]:
         with Server(world.directory, [f"127.0.0.1:{each.port()}" for each in workers]) as server:
             wait_for("Prometheus", server.ready)
             wait_for("its first scrapes", lambda: len(server.ask("trueup_ready == 1")) == len(workers))
-            # A backlog that closes a window of 5,000 outcomes on a partition, and in which the stream leaves its warm-up,
-            # then what comes as it comes, of another stream, too. Prometheus must have seen the backlog before: the
-            # counters of a stream begin with its first records, and only what they gain after that counts in rate().
+            # A backlog that closes a window of 5,000 outcomes on a partition, and in which the stream leaves its
+            # warm-up, then what comes as it comes, of another stream, too. Prometheus must have seen the backlog
+            # before: counters of a stream begin with its first records, and only what they gain after that counts in
+            # rate().
             _send(world, EVENTS, 0, 1)
             _seen(world, server)
             for i in range(SLICES):
