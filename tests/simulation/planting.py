@@ -19,7 +19,7 @@ MUTANTS: Final[dict[str, Bug]] = mutants.MUTANTS | mutants_of_commands.MUTANTS
 #: Not known to be found within four hundred histories, and why: `--histories 5000` looks for these, too.
 RARE: Final = {
     "a new claim is written under before the state is restored": "what moved is left out before it would be written",
-    "what moved is answered": "brokers refuse what is written of it, as long as no new claim is written under too early",
+    "what moved is answered": "brokers refuse what is written of it, unless a new claim is written under too early",
     "rows that were found damaged are restored from where the recovery before ended": (
         "a partition must come to a process, go, and come back when the disk is damaged that it has there"
     ),
