@@ -244,18 +244,6 @@ async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 
-def _left_over(unsaid: Any) -> Any:
-    def mutant(self: Heard, label: str, records: Any) -> Any:
-        before = list(self.said[label])
-        left = unsaid(self, label, records)
-        if left and not self.said[label]:
-            at = before.index(records[-len(left) - 1][:2]) + 1 if len(left) < len(records) else 0
-            self.said[label].extend(before[at:])
-        return left
-
-    return mutant
-
-
 def _reads_the_last(positions: Any) -> Any:
     def mutant(self: Places) -> dict[TP, int]:
         return {tp: min(at, max(self.applied(tp)[0] - 1, 0)) for tp, at in positions(self).items()}
@@ -322,7 +310,6 @@ MUTANTS: Final = {
     "rows that were found damaged are restored from where the recovery before ended": Bug(
         [(BatchConsumer, "_claim", lambda _: _vetted_alone)], struck("damaged disk")
     ),
-    "an answer counts as said that only looks like one that is": Bug([(Heard, "unsaid", _left_over)]),
     "the last record that was applied is to be read again although it is deleted": Bug(
         [(Places, "positions", _reads_the_last)], struck("retention")
     ),

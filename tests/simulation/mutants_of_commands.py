@@ -26,7 +26,6 @@ from state.routes import Row
 from streams.config import in_force
 from streams.faust import claims, offsets
 from streams.faust.claims import Claims
-from streams.faust.in_force import Announcer
 from streams.faust.membership import Member
 from streams.faust.routed_outputs import RoutedOutputs
 from streams.kafka.topics import TopicsError
@@ -142,14 +141,6 @@ def _forgetful(settled: Any) -> Any:
 
 def _all_owners(_: Any) -> Any:
     return lambda recorded, applied: repr([each for each in recorded if each.applied < applied])
-
-
-def _announced_late(announce: Any) -> Any:
-    async def mutant(self: Any, *rest: Any) -> None:
-        asyncio.get_running_loop().create_task(announce(self, *rest))
-        await asyncio.sleep(0)
-
-    return mutant
 
 
 def _as_it_was(_: Any) -> Any:
@@ -269,9 +260,6 @@ MUTANTS: Final = {
     "an audit does not know what the clock has made due": Bug(
         [(Rederivation, "_due", lambda _: lambda _: lambda *_: False)],
         lambda plan: plan.audits is not None and plan.settings["quiet_seconds"] > 0,
-    ),
-    "answers go out before it is written down what is in force": Bug(
-        [(Announcer, "announce", _announced_late)], lambda plan: plan.audits is not None
     ),
     "intake does not ask what was left out": Bug(
         [(TakenUp, "_left_out", lambda _: _nothing)], lambda plan: plan.task == SKIP and plan.sourced

@@ -23,14 +23,8 @@ RARE: Final = {
     "rows that were found damaged are restored from where the recovery before ended": (
         "a partition must come to a process, go, and come back when the disk is damaged that it has there"
     ),
-    "an answer counts as said that only looks like one that is": (
-        "an answer must stand twice in the tail of which a crash has lost the rest"
-    ),
     "a leader of the group that no broker answers shares out nothing for minutes": (
         "it must have led from its start on, have reached its coordinator and no broker that knows the topics"
-    ),
-    "answers go out before it is written down what is in force": (
-        "of three appends the first must be lost in a crash, and whoever comes next be configured otherwise"
     ),
     "a checkpoint says that later outputs stand before it": (
         "answers must overtake a checkpoint that waits for its own, and a crash come before the next one"
