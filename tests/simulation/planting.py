@@ -20,9 +20,6 @@ MUTANTS: Final[dict[str, Bug]] = mutants.MUTANTS | mutants_of_commands.MUTANTS
 RARE: Final = {
     "a new claim is written under before the state is restored": "what moved is left out before it would be written",
     "what moved is answered": "brokers refuse what is written of it, unless a new claim is written under too early",
-    "rows that were found damaged are restored from where the recovery before ended": (
-        "a partition must come to a process, go, and come back when the disk is damaged that it has there"
-    ),
     "a leader of the group that no broker answers shares out nothing for minutes": (
         "it must have led from its start on, have reached its coordinator and no broker that knows the topics"
     ),
