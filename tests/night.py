@@ -37,36 +37,6 @@ NIGHT: Final = {
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
-    "e2e/test_codecs.py": {
-        "test_topics_whose_own_codec*[[][gsz]*": "the same with lz4",
-    },
-    "e2e/test_crashes.py": {
-        "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart_in_the_middle_continues keeps one",
-    },
-    "e2e/test_disks.py": {
-        "test_damaged_tables*[[]halved]": "tables in which bits are flipped",
-    },
-    "e2e/test_firing.py": {
-        "*": "the same rules over made series: deploy/test_alerts.py, and at a server: test_prometheus.py",
-    },
-    "e2e/test_following.py": {
-        "test_sources_are_followed_*": "a router that was moved in replay/audit/test_following.py",
-    },
-    "e2e/test_hostile.py": {
-        "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
-    },
-    "e2e/test_intake.py": {
-        "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
-    },
-    "e2e/test_load.py": {
-        "test_labels_that_come_through*": "a worker that begins with a table; routers in test_intake.py",
-    },
-    "e2e/test_losses.py": {
-        "test_a_worker_for_which*[[]static]": "the same without a name",
-    },
-    "e2e/test_poison.py": {
-        "test_a_worker_that_dies*[[]outcomes]": "the same with a forecast",
-    },
     "e2e/test_upgrade.py": {
         "*": "rolls with kills in simulation/; who gets what is left: streams/faust/test_assignor.py",
     },

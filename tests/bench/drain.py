@@ -1,17 +1,19 @@
 """One run: a contender drains a backlog as a process of its own, and what it wrote is checked before it counts."""
 
+import argparse
 import asyncio
+import logging
 import os
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -20,6 +22,7 @@ from lab.broker import Broker
 from tests.bench import backlog
 from tests.bench.backlog import Job, Record
 from tests.bench.contenders import LABELS, ROOT, Contender
+from tests.bench.figures import medians
 from tests.bench.watch import Watch
 
 #: Time between two looks at the broker, s, and looks in a row without progress after which a run is given up: a minute
@@ -29,8 +32,49 @@ LOOK, LOOKS = 0.05, 1200
 WARM_UP = 0.1
 
 
+Figures = dict[str, float]
+#: Measures who has a name once, on a broker.
+Measure = Callable[[str, Broker], Coroutine[Any, Any, Figures]]
+
+
 class WrongError(Exception):
     """A contender did not do the job; its figures mean nothing."""
+
+
+def compared(wanted: Mapping[str, Contender], repetitions: int, measure: Measure) -> tuple[dict[str, Figures], bool]:
+    """Measure contenders in turn, forwards and backwards, by a name for each.
+
+    Returns the medians of those that did the job, and whether any did not.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
+    runs: dict[str, list[Figures]] = {}
+    failed = False
+    for name, contender in wanted.items():
+        if contender.missing:
+            print(f"skipped {name}: {contender.missing}")
+        else:
+            runs[name] = []
+    with Broker() as broker:
+        for i in range(repetitions):
+            for name in list(runs)[:: -1 if i % 2 else 1]:
+                try:
+                    found = asyncio.run(measure(name, broker))
+                except WrongError as exc:
+                    failed = True
+                    print(f"no figure: {exc}", flush=True)
+                    continue
+                runs[name].append(found)
+                print(f"run {i + 1}: {name}: {found['events_per_s']:,.0f} events/s", flush=True)
+    return {name: medians(several) for name, several in runs.items() if several}, failed
+
+
+def options_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return the parser of what a comparison may be asked."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forecasts", type=int, default=100_000, help="each has an outcome, so events are twice that")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
+    return parser
 
 
 class Process(Protocol):

@@ -11,9 +11,10 @@ each and one picture of all; the last line is one JSON object.
 import argparse
 import asyncio
 import logging
+import math
 import os
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,13 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from agents.status.axes import Linear, Log, Scale
+from agents.status.markup import Markup
+from agents.status.plot import MARGINS, Plot, padded
 from lab.broker import Broker
 from lab.picture import write
 from tests.bench import backlog, contenders
 from tests.bench.backlog import Job, Record
 from tests.bench.figures import medians, table
 from tests.bench.live import workers
-from tests.bench.picture import panel
 
 #: Forecasts of one measured backlog, and how many backlogs are measured at a point. A partition gets a few batches at
 #: least: answers of one batch carry one time.
@@ -35,6 +38,9 @@ FORECASTS, A_PARTITION = 40_000, 6_000
 RUNS = 3
 #: Rows are brought in by this many forecasts at a time.
 CHUNK = 250_000
+
+#: Of a diagram.
+_WIDTH, _HEIGHT = 270.0, 210.0
 
 Points = dict[float, dict[str, float]]
 HISTOGRAM = contenders.named("trueup (histogram)")
@@ -152,6 +158,24 @@ COLUMNS = {
     "rss_mb": "RSS MB",
     "elsewhere": "CPUs elsewhere",
 }
+
+
+def panel(points: Mapping[float, float], x_name: str, y_name: str) -> Markup:
+    """Return a diagram of values above what they depend on, from zero; a small one, to stand beside others."""
+    left, top, right, bottom = MARGINS
+    low, high = min(points), max(points)
+    ends = left, _WIDTH - right
+    x: Scale = (
+        Log(10.0 ** math.floor(math.log10(low) + 1e-9), 10.0 ** math.ceil(math.log10(high) - 1e-9), *ends)
+        if low > 0 and high > 20 * low
+        else Linear(0.0, high, *ends)
+    )
+    plot = Plot(_WIDTH, _HEIGHT, x, Linear(*padded(points.values()), _HEIGHT - bottom, top), f"{y_name} by {x_name}")
+    plot.axes(x_name, y_name, x_ticks=min(6, round(high)) if isinstance(x, Linear) else 6)
+    plot.line(list(points.items()), "calibrated")
+    for at, value in points.items():
+        plot.dot(at, value, "calibrated", f"{at:,.0f} {x_name}: {value:,.0f}")
+    return plot.svg()
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """From a forecast in the log to its answer in the log, by the broker's clock, at rates that a process of its own keeps.
 
-``python -m tests.bench.latency [--rates 100,1000,10000,half] [--seconds S] [--only NAME] [--out FILE]``
+``python -m tests.bench.latency [--rates 100,1000,10000,half] [--seconds S] [--only NAME]``
 
 A rate is events a second, half of them forecasts, half outcomes of a second before. *Append to append* is what the
 contender adds. *Due to append* starts when the forecast should have been written: a producer or a broker that stalls
@@ -34,7 +34,6 @@ from tests.bench.backlog import Job, forecast, outcome
 from tests.bench.contenders import CONTENDERS, LABELS, ROOT, Contender, named
 from tests.bench.drain import Follower, Processes, Together, WrongError, read, run, started_all
 from tests.bench.figures import quantile, table
-from tests.bench.picture import tails
 from tests.bench.repartition import stages
 
 PARTITIONS = 4
@@ -75,10 +74,8 @@ y = "y"
 """
 
 
-async def measure(
-    contender: Contender, broker: Broker, rate: float, seconds: float
-) -> tuple[dict[str, float], list[float]]:
-    """Return the figures of one rate, and all latencies append to append in ms, ascending.
+async def measure(contender: Contender, broker: Broker, rate: float, seconds: float) -> dict[str, float]:
+    """Return the figures of one rate.
 
     Raises WrongError if the contender ended or left forecasts unanswered.
     """
@@ -116,7 +113,7 @@ async def measure(
         "rss_mb": watch.rss("contender") / 1e6,
         "elsewhere": watch.elsewhere(begun, begun + seconds),
     }
-    return found, within
+    return found
 
 
 async def _told(brokers: str, prefix: str, directory: Path) -> dict[str, str]:
@@ -159,7 +156,6 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=15.0, help="at each rate, after the warm-up")
     parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
-    parser.add_argument("--out", type=Path, default=Path("trueup-bench/latency.png"), help="where the picture goes")
     options = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
     contenders = [
@@ -169,7 +165,6 @@ def main() -> None:
         if one.missing:
             print(f"skipped {one.name}: {one.missing}")
     result: dict[str, dict[str, float]] = {}
-    curves: dict[str, list[float]] = {}
     failed = False
     with Broker() as broker:
         for contender in [one for one in contenders if not one.missing]:
@@ -185,7 +180,7 @@ def main() -> None:
                     else:
                         continue
                     name = f"{contender.name} at {rate:,.0f}/s"
-                    result[name], curves[name] = asyncio.run(measure(contender, broker, rate, options.seconds))
+                    result[name] = asyncio.run(measure(contender, broker, rate, options.seconds))
                 except WrongError as exc:
                     failed = True
                     print(f"no figure: {name}: {exc}", flush=True)
@@ -197,8 +192,6 @@ def main() -> None:
     print(f"\nforecast appended to answer appended, {options.seconds:.0f} s at each rate")
     print(table(["", *(title for title, _ in COLUMNS.values())], rows))
     print("late: p99 of how much later than due the producer wrote; the broker's clock counts whole milliseconds")
-    tails(curves, "forecast appended to answer appended", options.out)
-    print(f"picture: {options.out}")
     print(
         orjson.dumps(
             {name: {key: round(value, 2) for key, value in one.items()} for name, one in result.items()}

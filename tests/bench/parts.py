@@ -1,20 +1,25 @@
 """Where the microseconds of a record go before it leaves the process: decoding, folding, encoding; mapping, packing.
 
-``python -m tests.bench.parts [--calibrator NAME ...] [--sizes 100,250,...]``
+``python -m tests.bench.parts [--calibrator NAME ...] [--sizes 100,250,...] [--marked]``
 
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
 dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
 them, and a router takes what intake made of them. Each figure is the least of five runs, in us of processor time a
 record. A part whose objects fit the processor's own cache costs least: `agents.applying.PART`, `agents.sending.PART`.
 The last line is one JSON object.
+
+``--marked`` takes the records through bands, intervals and entities instead, beside the default without, in parts of a
+worker's size and in turn. Accounts have two forecasts each, far apart, so that nearly every outcome teaches.
 """
 
 import argparse
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import thread_time
 from typing import Any, cast
@@ -26,6 +31,7 @@ import agents.sending
 from agents import applying, compiled
 from agents.sending import Sending
 from agents.worker import collect_rarely
+from state.bands import Bands
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
@@ -71,14 +77,36 @@ def records(forecasts: int) -> list[Merged]:
     return merged
 
 
+BANDS = Bands(("pass", "review", "block"), (0.0, 0.02, 0.3))
+POLICIES = {
+    "the default": Policy(),
+    "bands": replace(Policy(), bands=BANDS),
+    "intervals": replace(Policy(), interval=0.9),
+    "entity": replace(Policy(), entity="account"),
+    "all three": replace(Policy(), bands=BANDS, interval=0.9, entity="account"),
+}
+
+
+def accounts(made: list[Merged]) -> list[Merged]:
+    """Return the same records, whose forecasts name their account."""
+    half = len(made) // 4
+    named: list[Merged] = []
+    for topic, one in made:
+        said, value = orjson.loads(one.value or b""), one.value
+        if topic == FORECASTS:
+            value = orjson.dumps(said | {"account": f"account-{int(said['event_id'][6:]) % half:06d}"})
+        named.append((topic, record("any", 0, one.offset, one.timestamp, one.key, value)))
+    return named
+
+
 #: Called at the beginning of a part, and at the end of each of its steps.
 Mark = Callable[[], None]
 
 
-def least(steps: Sequence[str], records: int, play: Callable[[Mark], None]) -> dict[str, float]:
-    """Return the us a record of each step, the least of `RUNS`; ``play`` takes all records through the steps."""
+def least(steps: Sequence[str], records: int, play: Callable[[Mark], None], runs: int = RUNS) -> dict[str, float]:
+    """Return the us a record of each step, the least of some runs; ``play`` takes all records through the steps."""
     best = dict.fromkeys(steps, float("inf"))
-    for _ in range(RUNS):
+    for _ in range(runs):
         marks: list[float] = []
         play(partial(_note, marks))
         wide = len(steps) + 1
@@ -92,9 +120,9 @@ def _note(marks: list[float]) -> None:
     marks.append(thread_time())
 
 
-def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
+def measure(policy: Policy, made: list[Merged], size: int, runs: int = RUNS) -> dict[str, float]:
     """Return the us an event of each step, in parts of a size."""
-    policies, settings = Policies(default=Policy(calibrator)), Settings()
+    policies, settings = Policies(default=policy), Settings()
 
     def play(mark: Mark) -> None:
         rows: dict[bytes, bytes | None] = {}
@@ -109,7 +137,21 @@ def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
             mark()
             rows.update(effects.rows)
 
-    return least(STEPS, len(made), play)
+    return least(STEPS, len(made), play, runs)
+
+
+def marked() -> None:
+    """Print a line a policy: the least us an event of all steps, and what it is of the default's, in each turn."""
+    plain = records(15_000)
+    named = accounts(plain)
+    turns: list[dict[str, float]] = []
+    for _ in range(2 * RUNS):
+        found = {name: measure(of, named if of.entity else plain, applying.PART, 1) for name, of in POLICIES.items()}
+        turns.append({name: sum(steps.values()) for name, steps in found.items()})
+    for name in POLICIES:
+        ratios = sorted(turn[name] / turn["the default"] for turn in turns)
+        best = min(turn[name] for turn in turns)
+        print(f"{name:12} {best:6.2f}  (turns {ratios[0]:.3f}, {median(ratios):.3f}, {ratios[-1]:.3f})")
 
 
 def source_records(form: str, forecasts: int) -> tuple[Maker, list[tuple[TopicPartition, Any]]]:
@@ -200,14 +242,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calibrator", action="append", help="may be repeated")
     parser.add_argument("--sizes", default="100,250,500,1000,2000,4000")
+    parser.add_argument("--marked", action="store_true", help="bands, intervals and entities")
     options = parser.parse_args()
     collect_rarely()
+    print(f"us a record, {'compiled' if compiled.runs() else 'interpreted'}")
+    if options.marked:
+        marked()
+        return
     made = records(40_000)
     found: dict[str, dict[str, float]] = {}
     for calibrator in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]:
         for size in map(int, options.sizes.split(",")):
-            found[f"{calibrator}, {size:,}"] = measure(calibrator, made, size)
-    print(f"us a record, {'compiled' if compiled.runs() else 'interpreted'}")
+            found[f"{calibrator}, {size:,}"] = measure(Policy(calibrator), made, size)
     print(f"a worker takes parts of {applying.PART}\n{shown(found, STEPS)}")
     mapped = {
         f"intake, {form}, {size}": measure_intake(form, size, 20_000)

@@ -27,8 +27,9 @@ from lab.broker import Broker
 from lab.scrape import ScrapedSamples, get
 from streams.config.settings import Settings
 from streams.kafka import topics
-from tests.bench import backlog, rows, usage
+from tests.bench import backlog, rows
 from tests.bench.backlog import Job
+from tests.bench.watch import Use
 
 PARTITIONS: Final = 4
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -88,7 +89,7 @@ class Worker:
                 raise SystemExit("the worker said it was dead while it restored")
             time.sleep(0.05)
         seconds, pid = time.perf_counter() - self._started, self.process.pid
-        return Start(seconds, usage.cpu_seconds(pid), usage.resident(pid), usage.peak(pid))
+        return Start(seconds, Use.of(pid).cpu, _mib(pid, "VmRSS"), _mib(pid, "VmHWM"))
 
     def end(self, signum: signal.Signals) -> None:
         """End it, and wait."""
@@ -147,7 +148,7 @@ def measure(broker: Broker, pending: int) -> dict[str, float]:
                 worker.end(ends)
             if ends == signal.SIGKILL:
                 time.sleep(float(environment["TRUEUP_SESSION_SECONDS"]) + 1)  # until the group has missed it
-        disk = usage.disk_bytes(directory / "data")
+        disk = disk_bytes(directory / "data")
         progress = [line for line in log.read_text().splitlines() if "restor" in line]
     changelog, stopped, killed, folded = starts
     return {
@@ -164,6 +165,17 @@ def measure(broker: Broker, pending: int) -> dict[str, float]:
         "disk_bytes_per_event": round(disk / pending, 1) if pending else 0.0,
         "progress_lines": len(progress),
     }
+
+
+def disk_bytes(directory: Path) -> int:
+    """Return the bytes of the files below a directory, whose worker has ended."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _mib(pid: int, field: str) -> float:
+    """Return what Linux says of a process's memory: `VmRSS`, what it holds now, or `VmHWM`, the most that it held."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status[field].split()[0]) / 1024
 
 
 def _counted(worker: Worker, counter: str) -> None:

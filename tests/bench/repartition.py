@@ -16,11 +16,8 @@ and memory are those of all processes of a contender; *elsewhere* has the one th
 object.
 """
 
-import argparse
-import asyncio
 import io
 import json
-import logging
 import random
 import sys
 import tempfile
@@ -41,8 +38,8 @@ from streams.kafka import partitioner, topics
 from tests.bench import backlog
 from tests.bench.backlog import Job, Record
 from tests.bench.contenders import KAFKA_STREAMS, Contender, named
-from tests.bench.drain import Follower, Together, WrongError, started_all
-from tests.bench.figures import medians, table
+from tests.bench.drain import Follower, Together, compared, options_of, started_all
+from tests.bench.figures import table
 from tests.bench.throughput import shown
 
 #: Partitions of the topics of scores and of labels.
@@ -300,33 +297,15 @@ def entries(job: Job, threads: int) -> Iterator[Entry]:
 
 def main() -> None:
     """Measure, print the table and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--forecasts", type=int, default=100_000, help="each has a label, so events are twice that")
-    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
-    parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
+    parser = options_of(__doc__)
     parser.add_argument("--threads", type=int, default=len(STAGES), help="of Kafka Streams")
     options = parser.parse_args()
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
     job = Job(forecasts=options.forecasts)
-    wanted = [each for each in entries(job, options.threads) if any(part in each.name for part in options.only or [""])]
-    for each in wanted:
-        if each.contender.missing:
-            print(f"skipped {each.name}: {each.contender.missing}")
-    wanted = [each for each in wanted if not each.contender.missing]
-    runs: dict[str, list[dict[str, float]]] = {each.name: [] for each in wanted}
-    failed = False
-    with Broker() as broker:
-        for i in range(options.repetitions):
-            for each in reversed(wanted) if i % 2 else wanted:
-                try:
-                    found = asyncio.run(run(each, broker, job))
-                except WrongError as exc:
-                    failed = True
-                    print(f"no figure: {exc}", flush=True)
-                    continue
-                runs[each.name].append(found)
-                print(f"run {i + 1}: {each.name}: {found['events_per_s']:,.0f} events/s", flush=True)
-    result = {name: medians(ones) for name, ones in runs.items() if ones}
+    every = {each.name: each for each in entries(job, options.threads)}
+    wanted = {
+        name: each.contender for name, each in every.items() if any(part in name for part in options.only or [""])
+    }
+    result, failed = compared(wanted, options.repetitions, lambda name, broker: run(every[name], broker, job))
     print(f"\n{job.events:,} events, medians of {options.repetitions} runs")
     rows = [[name, *(shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
     print(table(["", *COLUMNS.values()], rows), "\n")

@@ -1,16 +1,13 @@
 """Tables as people have them: made files of every way of writing, with faults, through ``trueup replay --table``.
 
-``python -m tests.bench.tables [--files N] [--seed N]``: each file is made from a seed: encoding, separator, line ends,
-quotes, packing, extra rows and columns, ways to write scores, times, labels and what is missing, and in half of the
-files one fault. It is read in this process; what is read is compared with what was written. Each 25th file is replayed
-whole, each 250th by the real command. Right is a reading that equals what was written, or where there is a fault, one
-sentence with the row and the cell, or what else the fault names. A format that is proposed is then given, and has to
-work. The exit status is 1 if one outcome is neither.
+Each file is made from a seed: encoding, separator, line ends, quotes, packing, extra rows and columns, ways to write
+scores, times, labels and what is missing, and in half of the files one fault. What is read is compared with what was
+written. Right is a reading that equals what was written, or where there is a fault, one sentence with the row and the
+cell, or what else the fault names. A format that is proposed is then given, and has to work.
 """
 
 import argparse
 import bz2
-import contextlib
 import csv
 import gzip
 import io
@@ -18,8 +15,6 @@ import lzma
 import random
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections import Counter
@@ -34,14 +29,11 @@ import cramjam
 import numpy as np
 
 from cli import history
-from cli import main as command
 from replay.sources.record import TableError
 from replay.sources.table import Rows
 from replay.sources.times import NEVER
 from streams.config.settings import Settings, SettingsError
 
-FILES, SEED = 2000, 1
-WHOLE, REAL = 25, 250
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BERLIN: Final = ZoneInfo("Europe/Berlin")
 _MISSING: Final = ("", "NULL", "None", "NaN", "NA", "N/A", "\\N", "<NA>", "-", "nan", "null")
@@ -485,57 +477,15 @@ def _differences(table: Table, rows: Rows) -> Iterator[str]:
         yield f"label time {rows.label_times[at]} for {wanted[at]}"
 
 
-def replayed(table: Table, path: Path, *, real: bool) -> str:
-    """Replay a file whole; return what is wrong with status and output."""
-    arguments = ["replay", "--table", str(path), *table.options]
-    if real:
-        ended = subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments], capture_output=True, text=True, check=False
-        )
-        status, out = ended.returncode, ended.stdout + ended.stderr
-    else:
-        file = io.StringIO()
-        with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-            status = command.main(arguments)
-        out = file.getvalue()
-    wanted = {65} if table.fault or table.proposed else {0, 65}
-    if "Traceback" in out or status not in wanted or ("1970" in out and not table.fault):
-        return f"status {status}: {out[-500:]}"
-    return ""
-
-
-def sweep(
-    files: Sequence[int], whole: int = WHOLE, real: int = REAL, *, show: bool = False
-) -> tuple[Counter[str], list[str]]:
+def sweep(files: Sequence[int]) -> tuple[Counter[str], list[str]]:
     """Make files of these seeds; return how often what became of them, and what was wrong, each with its seed."""
     found: Counter[str] = Counter()
     wrong = []
     with tempfile.TemporaryDirectory(prefix="trueup-tables-") as made_in:
-        for n, seed in enumerate(files):
+        for seed in files:
             table = made(seed)
             outcome, said = judged(table, Path(made_in))
-            if not said and whole and n % whole == 0:
-                said = replayed(table, Path(made_in) / table.name, real=bool(real and n % real == 0))
             found[f"{table.fault or 'no fault'}: {outcome}"] += 1
             if said:
                 wrong.append(f"seed {seed} ({table.told}; {table.fault or 'no fault'}): {said}")
-                if show:
-                    print(wrong[-1])
     return found, wrong
-
-
-def main() -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=FILES)
-    parser.add_argument("--seed", type=int, default=SEED, help="of the first file")
-    options = parser.parse_args()
-    found, wrong = sweep(range(options.seed, options.seed + options.files), show=True)
-    for outcome, n in sorted(found.items()):
-        print(f"{n:6,}  {outcome}")
-    print(f"{options.files:,} files, {len(wrong):,} wrong")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,7 +17,7 @@ from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits
-from tests.bench.marked import POLICIES
+from tests.bench.parts import POLICIES
 from tests.streams.fakes import record
 
 EVENTS = 4_000
@@ -99,7 +99,7 @@ def test_segments_of_classes_and_numbers_cost_no_more_calls_than_they_did(
     assert calls_an_event(named, said=lambda p: said(p) + carried) <= plain + segments
 
 
-#: Bands are 9 of them, intervals 25 and entities 18. `tests.bench.marked` has the time that they take compiled.
+#: Bands are 9 of them, intervals 25 and entities 18. `tests.bench.parts --marked` has the time that they take compiled.
 def test_bands_intervals_and_entities_cost_no_more_calls_than_they_did() -> None:
     assert (
         calls_an_event(POLICIES["all three"], said='"p":{0:.4f},"account":"a{0}"'.format)

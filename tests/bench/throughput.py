@@ -12,18 +12,14 @@ start of the process. CPU is of the same span as events/s: user and system, of t
 *elsewhere* says how many processors were busy with anything else, so that a disturbed run shows.
 """
 
-import argparse
-import asyncio
-import logging
 import sys
 
 import orjson
 
-from lab.broker import Broker
 from tests.bench.backlog import Job, backlog
 from tests.bench.contenders import CONTENDERS
-from tests.bench.drain import WrongError, run
-from tests.bench.figures import medians, table
+from tests.bench.drain import compared, options_of, run
+from tests.bench.figures import table
 
 COLUMNS = {
     "events_per_s": "events/s",
@@ -43,38 +39,16 @@ def shown(name: str, value: float) -> str:
 
 def main() -> None:
     """Measure, print the table and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--forecasts", type=int, default=100_000, help="each has an outcome, so events are twice that")
-    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
-    parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
-    options = parser.parse_args()
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
-    wanted = [one for one in CONTENDERS if not options.only or any(part in one.name for part in options.only)]
-    for contender in wanted:
-        if contender.missing:
-            print(f"skipped {contender.name}: {contender.missing}")
-    wanted = [one for one in wanted if not one.missing]
+    options = options_of(__doc__).parse_args()
+    wanted = {one.name: one for one in CONTENDERS if any(part in one.name for part in options.only or [""])}
     job = Job(forecasts=options.forecasts)
     made = backlog(job)
-    runs: dict[str, list[dict[str, float]]] = {one.name: [] for one in wanted}
-    failed = False
-    with Broker() as broker:
-        for i in range(options.repetitions):
-            for contender in reversed(wanted) if i % 2 else wanted:
-                try:
-                    found = asyncio.run(run(contender, broker, job, made))
-                except WrongError as exc:
-                    failed = True
-                    print(f"no figure: {exc}", flush=True)
-                    continue
-                runs[contender.name].append(found)
-                print(f"run {i + 1}: {contender.name}: {found['events_per_s']:,.0f} events/s", flush=True)
-    result = {name: medians(ones) for name, ones in runs.items() if ones}
+    result, failed = compared(wanted, options.repetitions, lambda name, broker: run(wanted[name], broker, job, made))
     print(f"\n{job.events:,} events, {job.partitions} partitions, medians of {options.repetitions} runs")
     rows = [[name, *(shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
     print(table(["", *COLUMNS.values()], rows), "\n")
-    for contender in wanted:
-        print(f"{contender.name}: {contender.guarantees}")
+    for name in result:
+        print(f"{name}: {wanted[name].guarantees}")
     if "plain loop" in result and "trueup (histogram)" in result:
         ratio = result["trueup (histogram)"]["events_per_s"] / result["plain loop"]["events_per_s"]
         print(f"\ntrueup reaches {ratio:.2f} of the plain loop")

@@ -14,9 +14,6 @@ from tests.chaos.campaign import Seen
 from tests.chaos.faults import KINDS, schedule
 from tests.chaos.judge import Verdict
 
-#: A verdict, what was seen of each fault, and whether all is good.
-Found = tuple[Verdict, list[Seen], bool]
-
 
 def main() -> int:
     """Run a campaign and judge it; 0 if all is as it is derived again, and promises were kept."""
@@ -38,46 +35,27 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     total, every, good = Verdict(), list[Seen](), True
-    for part in (workers, behind_intake):
-        found = part(options)
-        if found is None:
+    for name, kinds, workers, stage, least in (
+        ("workers", KINDS[options.brokers], options.workers, campaign.asked, options.events),
+        ("sources of other keys", sources.KINDS, 1, sources.asked, options.payments),
+    ):
+        drawn = [kind for kind in kinds if kind.name in options.only]
+        session = campaign.default_session(options.brokers)
+        faults = schedule(options.seed, workers, session, drawn, options.partitions)
+        if not faults:
             continue
-        verdict, seen, well = found
+        said = "\n".join(f"  {fault}" for fault in faults)
+        print(f"seed {options.seed}, {name}: {len(faults)} faults\n{said}", flush=True)
+        with stage(options) as on:
+            seen = campaign.run(on, faults, options.minutes * 60)
+            verdict, well = campaign.ended(on, least)
+            if on.proxies:  # the load notes when forecasts of workers are acknowledged
+                campaign.measure(on, seen)
         print(report.table(seen))
         print(report.judged(verdict), flush=True)
         total, every, good = total + verdict, every + seen, good and well
     print(report.conclusion(total, every, time.monotonic() - began))
     return 0 if good and not any(each.broken for each in every) else 1
-
-
-def workers(options: argparse.Namespace) -> Found | None:
-    """Strike workers, their disks, their network and their brokers; None if no such fault is asked for."""
-    drawn = [kind for kind in KINDS[options.brokers] if kind.name in options.only]
-    session = campaign.default_session(options.brokers)
-    faults = schedule(options.seed, options.workers, session, drawn, options.partitions)
-    if not faults:
-        return None
-    print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
-    with campaign.asked(options, "chaos") as on:
-        seen = campaign.run(on, faults, options.minutes * 60)
-        verdict, good = campaign.judged(on, options.events)
-        campaign.measure(on, seen)
-    return verdict, seen, good
-
-
-def behind_intake(options: argparse.Namespace) -> Found | None:
-    """Strike intakes and routers, and the broker while they send."""
-    drawn = [kind for kind in sources.KINDS if kind.name in options.only]
-    faults = schedule(options.seed, 1, campaign.default_session(options.brokers), drawn)
-    if not faults:
-        return None
-    print(f"sources of other keys: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
-    with sources.asked(options) as on:
-        seen = campaign.run(on, faults, options.minutes * 60)
-        statuses = campaign.drain(on, options.payments)
-        print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
-        verdict = sources.judged(on)
-    return verdict, seen, verdict.good and not any(statuses)
 
 
 if __name__ == "__main__":

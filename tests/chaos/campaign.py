@@ -18,12 +18,12 @@ from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
 from streams.faust import offsets
-from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them are of kinds of faults
+from tests.chaos import outages, silence, strikes  # noqa: F401 - two of them are of kinds of faults
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
-from tests.chaos.judge import Verdict, judge
+from tests.chaos.judge import Verdict
 from tests.chaos.proxy import Proxy
 from tests.chaos.stage import Stage
 from tests.e2e.world import World, wait_for
@@ -132,21 +132,10 @@ def directory_of(given: Path | None, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stage]:
+def asked(options: Namespace, name: str = "chaos", *, live: bool = False) -> Iterator[Stage]:
     """Set up what a command line asks for."""
-    with (
-        directory_of(options.directory, name) as directory,
-        stage(
-            directory,
-            workers=options.workers,
-            partitions=options.partitions,
-            seed=options.seed,
-            rate=options.rate,
-            live=live,
-            brokers=options.brokers,
-            standbys=options.standbys,
-        ) as on,
-    ):
+    few = {each: getattr(options, each) for each in ("workers", "partitions", "seed", "rate", "brokers", "standbys")}
+    with directory_of(options.directory, name) as directory, stage(directory, **few, live=live) as on:
         yield on
 
 
@@ -225,11 +214,11 @@ def drain(on: Stage, events: int) -> list[int]:
     return on.fleet.stop()
 
 
-def judged(on: Stage, events: int) -> tuple[Verdict, bool]:
+def ended(on: Stage, events: int) -> tuple[Verdict, bool]:
     """Drain, and return the verdict, and whether it is good and all workers stopped well."""
     statuses = drain(on, events)
     print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
-    verdict = judge(on.world)
+    verdict = on.judge()
     return verdict, verdict.good and not any(statuses)
 
 

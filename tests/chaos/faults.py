@@ -1,7 +1,7 @@
 """Faults as data: what befalls the workers, their disks, the network and the brokers, in an order drawn from a seed.
 
-A kind of fault is a function that does it, in ``strikes.py``, ``outages.py``, ``trials.py`` and ``sources.py``. What it
-takes beside the stage is drawn.
+A kind of fault is a function that does it, in ``strikes.py``, ``outages.py`` and ``sources.py``. What it takes beside
+the stage is drawn.
 """
 
 import random

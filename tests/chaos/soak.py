@@ -79,7 +79,7 @@ def main() -> int:
                 at = sampler.now()
                 seen += campaign.run(on, [fault])
                 marks.append((at, sampler.now()))
-        verdict, good = campaign.judged(on, 0)
+        verdict, good = campaign.ended(on, 0)
         campaign.measure(on, seen)
     waits = [wait for sample in sampler.samples for wait in sample.waits]
     calm = [

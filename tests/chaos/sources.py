@@ -85,6 +85,25 @@ class Sources(Stage):
         yield f"{w.name}-router", [TopicPartition(name, n) for name in own for n in range(w.partitions)]
         yield from super().groups()
 
+    def judge(self) -> Verdict:
+        """Judge every stage; and, without any engine, that the last label of every event was learnt.
+
+        Whether a row of the stream whose rows leave early was still there when its label came, only engines can say.
+        """
+        verdict = judge(self.world, sources=True)
+        sources = [
+            Source(label, record.key or b"", record.value or b"", record.timestamp)
+            for label, width in self.widths.items()
+            for record in read(self.world.bootstrap, f"{NAME}-{label}", width)
+        ]
+        wanted, found = (
+            {name: y for name, y in labels.items() if name[0] != SHORT_LIVED}
+            for labels in (expected(sorted(sources, key=lambda each: each.ts)), resolved(self.world))
+        )
+        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        verdict.findings += [f"{name}: label {wanted.get(name)} became {found.get(name)}" for name in wrong[:10]]
+        return verdict
+
 
 # -- faults ------------------------------------------------------------------------------------------------------------
 
@@ -243,23 +262,3 @@ def asked(options: Namespace) -> Iterator[Sources]:
         stage(directory, seed=options.seed, rate=options.rate, brokers=options.brokers) as on,
     ):
         yield on
-
-
-def judged(on: Sources) -> Verdict:
-    """Judge every stage; and, without any engine, that the last label of every event was learnt.
-
-    Whether a row of the stream whose rows leave early was still there when its label came, only engines can say.
-    """
-    verdict = judge(on.world, sources=True)
-    sources = [
-        Source(label, record.key or b"", record.value or b"", record.timestamp)
-        for label, width in on.widths.items()
-        for record in read(on.world.bootstrap, f"{NAME}-{label}", width)
-    ]
-    wanted, found = (
-        {name: y for name, y in labels.items() if name[0] != SHORT_LIVED}
-        for labels in (expected(sorted(sources, key=lambda each: each.ts)), resolved(on.world))
-    )
-    wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-    verdict.findings += [f"{name}: label {wanted.get(name)} became {found.get(name)}" for name in wrong[:10]]
-    return verdict

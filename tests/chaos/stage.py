@@ -8,6 +8,7 @@ from aiokafka.structs import TopicPartition
 from tests.chaos.cluster import Cluster
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Fleet
+from tests.chaos.judge import Verdict, judge
 from tests.chaos.proxy import Proxy
 from tests.e2e.world import World
 
@@ -35,3 +36,7 @@ class Stage:
         w = self.world
         inputs = w.settings.forecasts, w.settings.outcomes
         yield w.name, [TopicPartition(name, n) for name in inputs for n in range(w.partitions)]
+
+    def judge(self) -> Verdict:
+        """Judge what was left, when all that was sent is applied."""
+        return judge(self.world)

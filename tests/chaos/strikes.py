@@ -1,6 +1,7 @@
 """What each fault of workers, disks, network and load does; those of the brokers are told in ``outages.py``."""
 
 import asyncio
+import itertools
 import math
 import os
 import signal
@@ -15,8 +16,8 @@ from tests.chaos.disk import Disk
 from tests.chaos.faults import Drawing, few, kind
 from tests.chaos.fleet import Member
 from tests.chaos.proxy import Proxy
-from tests.chaos.stage import PATIENCE, Stage
-from tests.e2e.world import World, buried
+from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage
+from tests.e2e.world import World, buried, wait_for
 from tests.events import Sent, forecast, outcome
 
 
@@ -32,6 +33,7 @@ def _begin(member: Member) -> None:
     member.held = False
 
 
+_twins = itertools.count()
 #: The step behind which a batch stands in the journal.
 NOTED = 3
 #: Files of a database, and what becomes of them.
@@ -325,3 +327,24 @@ def poison(stage: Stage, records: int) -> None:
             for i in range(records)
         ]
     )
+
+
+@kind("doubled instance id", deaths=2)
+def double_ids(stage: Stage) -> None:
+    """Two more workers start at a time under one instance id; who serves in the end is killed."""
+    name = f"twin-{next(_twins)}"
+    twins = [stage.fleet.guest(TRUEUP_INSTANCE_ID=name) for _ in range(2)]
+
+    def healthy() -> int:
+        return sum(twin.running and twin.worker.get("/healthz")[0] == 200 for twin in twins)
+
+    try:
+        wait_for("a twin to start", lambda: any(twin.worker.port() is not None for twin in twins), PATIENCE)
+        wait_for("a twin to serve or to end", lambda: any(t.ready() or not t.running for t in twins), PATIENCE)
+        try:
+            wait_for("one of two workers with one instance id to end", lambda: healthy() < 2, PATIENCE / 4)
+        except AssertionError:
+            raise BrokenPromiseError("two workers with one instance id are both healthy") from None
+    finally:
+        for twin in twins:
+            twin.worker.kill()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import campaign, outages, strikes
-from tests.chaos.judge import judge
 
 BY_DAY = (
     strikes.kill_folding(worker=0, times=2),
@@ -33,7 +32,7 @@ def test_a_few_faults_lose_and_double_nothing(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=2, seed=7, rate=200.0, session=3.0) as on:
         seen = campaign.run(on, BY_DAY)
         assert campaign.drain(on, 1_000) == [0, 0]
-        verdict = judge(on.world)
+        verdict = on.judge()
     assert verdict.good, verdict.findings
     assert [[ended.status for ended in each.exits].count(-9) for each in seen] == [4, 0, 0]
 
@@ -43,7 +42,7 @@ def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=4, seed=7, rate=300.0, session=3.0) as on:
         seen = campaign.run(on, OF_ONE_BROKER)
         assert campaign.drain(on, 7_000) == [0, 0]
-        verdict = judge(on.world)
+        verdict = on.judge()
     assert verdict.good, verdict.findings
     assert verdict.events >= 5_000
     assert [-9 in [ended.status for ended in each.exits] for each in seen] == [True, True, True, False, True, False]
@@ -56,7 +55,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(tmp_path: Path) ->
         seen = campaign.run(on, OF_THREE_BROKERS)
         assert campaign.drain(on, 3_000) == [0, 0]
         campaign.measure(on, seen)
-        verdict = judge(on.world)
+        verdict = on.judge()
     assert verdict.good, verdict.findings
     assert verdict.events >= 2_000
     assert not any(math.isnan(each.silence) for each in seen)

@@ -1,8 +1,7 @@
-"""The proxy relays, cuts, silences and delays; what it held back it delivers, in order."""
+"""The proxy relays, cuts and silences; what it held back it delivers, in order."""
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -70,13 +69,3 @@ def test_silence_keeps_the_connection_and_delivers_when_it_ends(proxy: Proxy) ->
         proxy.mend()
         connection.settimeout(20)
         assert asked(connection, b"d")[:1] == b"b"
-
-
-def test_a_slow_proxy_is_late_by_the_delay_both_ways(proxy: Proxy) -> None:
-    with connected(proxy) as connection:
-        proxy.slow(0.2)
-        began = time.monotonic()
-        assert asked(connection, b"a") == b"a"
-        assert time.monotonic() - began >= 0.4
-        proxy.mend()
-        assert asked(connection, b"b") == b"b"

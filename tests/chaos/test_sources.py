@@ -21,7 +21,7 @@ def test_nothing_is_lost_or_doubled_on_the_way_from_the_sources(tmp_path: Path) 
     with sources.stage(tmp_path, seed=7, rate=300.0, stages=stages, partitions=2, session=4.0) as on:
         seen = campaign.run(on, FAULTS)
         assert campaign.drain(on, 2_000) == [0] * len(stages)
-        verdict = sources.judged(on)
+        verdict = on.judge()
         grown = read(on.world.bootstrap, f"{sources.NAME}-decisions", WIDTHS["decisions"] + 1)
     assert not any(each.broken for each in seen)
     assert [-9 in [ended.status for ended in each.exits] for each in seen] == [False, False, True, False]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.all_stages import STAGES
-from tests.e2e.test_intake import Hour, MakeWorld, expected, made, resolved
-from tests.e2e.world import PATIENCE, ROOT, wait_for
+from tests.e2e.test_intake import Hour, expected, made, resolved
+from tests.e2e.world import PATIENCE, ROOT, MakeWorld, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -69,15 +69,6 @@ def test_one_command_serves_sources_of_any_key_and_ends_as_one(world: MakeWorld,
         wait_for("the stages to end with it", lambda: gone(list(each.values())))
     hour.judge()
     assert resolved(hour.world) == expected(sent)
-
-
-def test_without_sources_there_is_a_worker_alone(world: MakeWorld, tmp_path: Path) -> None:
-    one, log = world(), tmp_path / "run.log"
-    with running(one.environment, log) as process:
-        wait_for("it to serve", lambda: '"message":"ready"' in log.read_text())
-        assert not stages(process)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
 
 
 def test_what_a_stage_cannot_start_with_ends_all(world: MakeWorld, tmp_path: Path) -> None:

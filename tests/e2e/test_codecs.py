@@ -3,21 +3,17 @@
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from lab.broker import KAFKA
 from streams.config.settings import Settings
 from streams.kafka import remarks, topics
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
-
-MakeWorld = Callable[..., World]
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 JAVA = Path(__file__).parent / "java"
@@ -29,11 +25,12 @@ def packings(settings: Settings) -> list[str]:
     return [remark for remark in asyncio.run(remarks.of([settings])) if "compression.type" in remark]
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_topics_whose_own_codec_is_another_are_written_restored_and_remarked_on(world: MakeWorld, codec: str) -> None:
-    w = world(TRUEUP_COMPRESSION="none")
+def test_topics_whose_own_codec_is_another_are_written_restored_and_remarked_on(world: MakeWorld) -> None:
+    w, codec = world(TRUEUP_COMPRESSION="none"), "lz4"
+    most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
     for label, compacted in WRITTEN.items():
-        compress(w, label, codec, compacted=compacted)
+        own = {"cleanup_policy": "compact", "max_message_bytes": most} if compacted else {"cleanup_policy": "delete"}
+        w.configure(label, compression_type=codec, **own)
     wanted = [f"topic {w.topic(label)} has compression.type={codec}" for label in WRITTEN]
 
     def remarked() -> bool:
@@ -42,16 +39,9 @@ def test_topics_whose_own_codec_is_another_are_written_restored_and_remarked_on(
     wait_for("the brokers to know of the change", remarked, 20)
     assert asyncio.run(topics.check(w.settings)) == []
     assert packings(replace(w.settings, compression=codec)) == []
-    made = mixed(300)
-    w.send(made.sent)
-    with w.worker() as worker:
-        w.wait_until_applied(len(made.sent))
-        assert worker.stop() == 0
+    w.serve(mixed(300).sent)
     shutil.rmtree(w.directory / "data")
-    w.send([forecast("after", 0.5, 3_000_000)])
-    with w.worker() as worker:
-        w.wait_until_applied(len(made.sent) + 1)
-        assert worker.stop() == 0
+    w.serve([forecast("after", 0.5, 3_000_000)])
     w.judge()
 
 
@@ -90,20 +80,3 @@ def produce_by_java(w: World, records: Iterable[tuple[str, Sent]]) -> None:
         check=True,
         timeout=120,
     )
-
-
-def compress(w: World, label: str, codec: str, *, compacted: bool) -> None:
-    """Give a topic a codec of its own: the brokers pack anew what comes by another."""
-    configs = {"cleanup.policy": "compact" if compacted else "delete", "compression.type": codec}
-    if label == "changelog":
-        configs["max.message.bytes"] = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=w.settings.brokers[0])
-        await admin.start()
-        try:
-            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, w.topic(label), configs)])
-        finally:
-            await admin.close()
-
-    asyncio.run(run())

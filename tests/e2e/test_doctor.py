@@ -3,13 +3,10 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from aiokafka.admin import AIOKafkaAdminClient
-
 from streams.kafka import topics
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import forecast
 
 
@@ -23,17 +20,7 @@ def examined(w: World, **settings: str) -> tuple[int, dict[str, list[str]]]:
     return ended.returncode, found
 
 
-async def deleted(bootstrap: str, topic: str) -> None:
-    """Delete a topic, as an operator does by mistake."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_topics([topic])
-    finally:
-        await admin.close()
-
-
-def test_what_is_wrong_is_named_with_a_remedy_and_nothing_else_is(world: Callable[..., World], tmp_path: Path) -> None:
+def test_what_is_wrong_is_named_with_a_remedy_and_nothing_else_is(world: MakeWorld, tmp_path: Path) -> None:
     w = world()
     assert examined(w) == (0, {})
 
@@ -43,13 +30,9 @@ def test_what_is_wrong_is_named_with_a_remedy_and_nothing_else_is(world: Callabl
     assert f"{w.name}-other-journal" in said
     assert "run 'trueup topics create'" in said
 
-    with w.worker() as worker:
-        wait_for("a worker", worker.ready)
-        w.send([forecast("served", 0.5, 1_000_000)])
-        w.wait_until_applied(1)
-        assert worker.stop() == 0
+    w.serve([forecast("served", 0.5, 1_000_000)])
     changelog = w.topic("changelog")
-    asyncio.run(deleted(w.bootstrap, changelog))
+    w.administer(lambda admin: admin.delete_topics([changelog]))
     wait_for("the changelog to be gone", lambda: len(examined(w)[1].get("topics", ())) > 1)
     gone, lost = examined(w)[1]["topics"]
     assert gone.startswith(f"topic {changelog} does not exist")

@@ -1,14 +1,10 @@
 """Two applications on one cluster: each writes its own topics, whoever dies and starts again."""
 
 import asyncio
-from collections.abc import Callable
 
-import pytest
-
-from cli import main
 from streams.config.settings import TOPICS, Settings
-from streams.kafka import owners, topics
-from tests.e2e.world import World, wait_for
+from streams.kafka import topics
+from tests.e2e.world import MakeWorld, wait_for
 from tests.events import Sent
 
 FORECASTS = [
@@ -17,9 +13,7 @@ FORECASTS = [
 ]
 
 
-def test_second_application_writes_nothing_of_the_first_until_it_takes_its_place(
-    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_second_application_writes_nothing_of_the_first_until_it_takes_its_place(world: MakeWorld) -> None:
     production = world()
     mine = f"{production.name}-staging"
     copy, prefixed = {"TRUEUP_APP_ID": mine}, {"TRUEUP_APP_ID": mine, "TRUEUP_TOPIC_PREFIX": "staging."}
@@ -28,29 +22,24 @@ def test_second_application_writes_nothing_of_the_first_until_it_takes_its_place
         asyncio.run(topics.create(settings, partitions=2))
 
     def command(*arguments: str, **settings: str) -> tuple[int, str]:
-        for name, value in (production.environment | settings).items():
-            monkeypatch.setenv(name, value)
-        capsys.readouterr()
-        status, said = main.main(["topics", *arguments]), capsys.readouterr()
-        return status, said.out + said.err
+        said = production.command("topics", *arguments, **settings)
+        return said.returncode, said.stdout + said.stderr
 
     def held() -> list[int]:
         return [len(production.read(label)) for label in TOPICS[:5]]
 
     production.send(FORECASTS)
     with production.worker() as worker:
-        production.wait_until_applied(len(FORECASTS))
+        production.wait_until_applied()
         before = held()
         # A copy is refused beside it, and so is one that takes its id for other topics.
         names = {"TRUEUP_FORECASTS": f"{production.name}-f", "TRUEUP_CALIBRATED": f"{production.name}-c"}
         asyncio.run(topics.create(Settings.from_env(production.environment | names), partitions=2))
         for changed, told in (
             (copy, f"belong to application {production.name}, and TRUEUP_APP_ID={mine}"),
-            (names, ""),
+            (names, f"application {production.name} works on other topics"),
         ):
-            with production.worker(**changed, TRUEUP_DATA_DIR=str(production.directory / "copy")) as refused:
-                assert refused.process.wait(60) == 78
-                assert (told or f"application {production.name} works on other topics") in refused.printed
+            production.refused(78, told, **changed, TRUEUP_DATA_DIR=str(production.directory / "copy"))
         status, said = command("take", **copy)
         assert status == 78
         assert f"group {production.name} has 1 members: stop them first" in said
@@ -70,19 +59,4 @@ def test_second_application_writes_nothing_of_the_first_until_it_takes_its_place
     # The copy takes its place, and then the first one is refused.
     assert command("take", **copy)[0] == 0
     assert command("check", **copy)[0] == 0
-    with production.worker() as old:
-        assert old.process.wait(60) == 78
-        assert f"belong to application {mine}" in old.printed
-
-
-def test_of_two_that_begin_at_one_moment_one_stays(world: Callable[..., World]) -> None:
-    production = world()
-    both = [Settings.from_env(production.environment | {"TRUEUP_APP_ID": f"{production.name}{n}"}) for n in "ab"]
-
-    async def begin() -> list[list[str]]:
-        return list(await asyncio.gather(*(owners.claim(each) for each in both)))
-
-    found = asyncio.run(begin())
-    assert sorted(map(len, found)) == [0, 1], "one is refused, in one sentence"
-    again = [asyncio.run(owners.claim(each)) for each in both]
-    assert [bool(each) for each in again] == [bool(each) for each in found], "and it is the same one ever after"
+    production.refused(78, f"belong to application {mine}")

@@ -1,21 +1,14 @@
 """Events that are erased while workers die: by a command, on real topics, and an audit that still agrees."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from replay.audit import auditor
 from state import kinds, ledger
-from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_intake import Hour, made
-from tests.e2e.test_losses import delete_records
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import forecast, outcome
 
-MakeWorld = Callable[..., World]
-Audited = Callable[..., tuple[int, dict[str, Any]]]
 START = 1_000_000
 
 
@@ -30,18 +23,16 @@ def _rows(w: World, event_id: str) -> list[tuple[int, bytes]]:
     return [(row.status, row.encode()) for row in map(kinds.LEDGER.decode, found)]
 
 
-def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeWorld, audited: Audited) -> None:
+def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeWorld) -> None:
     w = world(partitions=2)
     w.send([forecast(f"e{n}", 0.25, START + n) for n in range(20)])
     w.send([outcome(f"e{n}", n % 2, START + 100 + n) for n in range(10)] + [outcome("early", 1, START + 200)])
     with w.worker() as worker:
         w.wait_until_applied(31)
         worker.kill()
-    forgotten = w.command("forget", "e1", "e11", "early", "--json")
-    assert forgotten.returncode == 0, forgotten.stderr
-    assert orjson.loads(forgotten.stdout)["records"] == 6, "one in each partition: nobody knows the key"
-    with w.worker("--kill", "3", "1") as worker:
-        assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+    forgotten = orjson.loads(w.done("forget", "e1", "e11", "early", "--json"))
+    assert forgotten["records"] == 6, "one in each partition: nobody knows the key"
+    w.killed("--kill", "3", "1")
     w.send([outcome("e11", 1, START + 300), forecast("e1", 0.25, START + 301)])
     with w.worker() as worker:
         wait_for("the dead letter", lambda: bool(w.read("dead-letters")))
@@ -53,39 +44,31 @@ def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeW
         rows = _rows(w, event_id)
         assert {status for status, _ in rows} == {ledger.ERASED}
         assert len({len(row) for _, row in rows}) <= 2, "the stream of a forecast, or none"
-    (letter,) = [orjson.loads(each.value or b"") for each in w.read("dead-letters")]
+    (letter,) = w.said("dead-letters")
     assert (letter["reason"], letter["key"], letter["value"], letter["withheld"]) == ("erased", None, None, True)
     again = orjson.loads(w.command("forget", "e2", "NOPE", "e1", "--dry-run", "--json").stdout)
     assert again["letters"] == [], "the letter of an erased event holds nothing of it"
     assert again["unknown"] == ["NOPE"]
     assert "not known here: NOPE" in again["said"]
-    status, account = audited(w)
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-    assert account["checked"]["erased"] == 7
+    assert w.agree()["checked"]["erased"] == 7
     refused = w.command("forget", "e\n1")
     assert (refused.returncode, "Traceback" in refused.stderr) == (78, False)
     assert "no event that a record may name (event_id)" in refused.stderr
 
 
-def test_all_events_of_a_key_are_erased_also_those_that_rows_alone_still_name(
-    world: MakeWorld, tmp_path: Path, audited: Audited
-) -> None:
+def test_all_events_of_a_key_are_erased_also_those_that_rows_alone_still_name(world: MakeWorld, tmp_path: Path) -> None:
     file = tmp_path / "streams.toml"
     file.write_text('[streams."*"]\nmatures = "1h"\nttl = "2h"\n')
     w = world(partitions=1, TRUEUP_STREAMS=str(file))
     of_anna = [forecast(f"a{n}", 0.25, START + n)._replace(key=b"anna") for n in range(4)]
     other = forecast("a5", 0.25, START + 9)
-    w.send([*of_anna, other, forecast("a3", 0.5, START + 10)._replace(key=b"anna")])
-    with w.worker() as worker:
-        w.wait_until_applied(6)
-        assert worker.stop() == 0
-    status, _ = audited(w)
-    assert status == auditor.AGREE
-    delete_records(w, 3)
+    w.serve([*of_anna, other, forecast("a3", 0.5, START + 10)._replace(key=b"anna")])
+    w.agree()
+    w.delete_records("forecasts", 3)
     planned = orjson.loads(w.command("forget", "--key", "anna", "--dry-run", "--json").stdout)
     assert sorted(planned["events"]) == ["a0", "a1", "a2", "a3"]
     assert planned["letters"] == [f"{w.settings.dead_letters}/0@0"], "of another forecast with the id of the last"
-    assert w.command("forget", "--key", "anna").returncode == 0
+    w.done("forget", "--key", "anna")
     with w.worker() as worker:
         w.wait_until_applied(10)
         assert worker.stop() == 0
@@ -93,19 +76,15 @@ def test_all_events_of_a_key_are_erased_also_those_that_rows_alone_still_name(
     assert {status for status, _ in _rows(w, "a5")} == {ledger.IMMATURE}
 
 
-def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
-    world: MakeWorld, tmp_path: Path, audited: Audited
-) -> None:
+def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(world: MakeWorld, tmp_path: Path) -> None:
     hour = Hour(world, tmp_path, "forgotten")
     w = hour.world
     sent = made(40, seed=3)
     with hour.stages("intake", "router", "worker"):
         hour.send(sent)
         hour.wait()
-        answered = next(orjson.loads(each.value or b"")["event_id"] for each in w.read("calibrated"))
-        forgotten = w.command("forget", answered, "never-seen")
-        assert forgotten.returncode == 0, forgotten.stderr
-        assert "not known here: never-seen." in forgotten.stdout
+        answered = w.said("calibrated")[0]["event_id"]
+        assert "not known here: never-seen." in w.done("forget", answered, "never-seen")
         wait_for("the erasure", lambda: any(b'"erase":true' in (each.value or b"") for each in w.read("outcomes")))
         hour.wait()
         card = next(each.key for each in sent if each.topic == "scores.v3" and answered.encode() not in each.value)
@@ -114,12 +93,10 @@ def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
             for each in sent
             if each.topic == "scores.v3" and each.key == card and b'"much"' not in each.value
         }
-        forgotten = w.command("forget", "--key", card.decode(), "--json")
-        assert set(orjson.loads(forgotten.stdout)["events"]) == of_card
+        assert set(orjson.loads(w.done("forget", "--key", card.decode(), "--json"))["events"]) == of_card
         hour.wait()
     assert {status for status, _ in _rows(w, answered)} == {ledger.ERASED}
     assert {status for each in of_card for status, _ in _rows(w, each)} == {ledger.ERASED}
-    status, account = audited(w, sources=True)
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    account = w.agree("--sources")
     assert account["followed"]["sources"]["erased"] == 2 + len(of_card)
     assert account["checked"]["erased"] >= 1

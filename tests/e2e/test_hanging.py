@@ -8,12 +8,12 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 
 from streams.kafka import transactions
 from streams.kafka.transactions import HeldBack
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, wait_for
 from tests.events import forecast
 
 
 def test_a_hanging_transaction_is_counted_and_its_producer_named(
-    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(transactions, "HANGING", 0.0)
     one = world(partitions=1)

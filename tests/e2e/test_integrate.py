@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,16 +13,12 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewTopic
 from aiokafka.errors import UnsupportedCodecError
 
 from lab.broker import KAFKA
-from streams.kafka import topics as kafka_topics
 from tests.e2e.test_all_stages import running
-from tests.e2e.world import ROOT, World, wait_for
+from tests.e2e.world import ROOT, MakeWorld, World, wait_for
 from tests.events import Sent
-
-MakeWorld = Callable[..., World]
 
 CLIENTS = ROOT / "deploy/clients"
 PAGE = ROOT / "docs/how-to/decide.md"
@@ -94,7 +89,7 @@ def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
 
     w.send(history(500))
     with w.worker() as worker:
-        w.wait_until_applied(1000)
+        w.wait_until_applied()
         asyncio.run(run(worker))
 
 
@@ -135,11 +130,7 @@ def test_where_labels_come_through_sources_forecasts_do_too_and_others_are_named
             found = await asyncio.gather(*[decisions.decide(each, STREAM, 0.3) for each in events])
         return [each.source for each in found]
 
-    async def make() -> None:
-        async with kafka_topics.admin_client(w.settings) as admin:
-            await admin.create_topics([NewTopic(f"{name}-{each}", 1, 1) for each in ("scores", "chargebacks")])
-
-    asyncio.run(make())
+    w.make({f"{name}-{each}": 1 for each in ("scores", "chargebacks")})
     events = [f"e{n}" for n in range(20)]
     with running(w.environment, log):
         assert set(asyncio.run(decided(f"{name}-scores", *events))) == {"calibrated"}
@@ -184,8 +175,7 @@ class Clock:
 
 def answered(w: World) -> dict[str, float]:
     """Return what was served, by event."""
-    several = [orjson.loads(record.value or b"") for record in w.read("calibrated")]
-    return {each["event_id"]: each["p"] for each in several}
+    return {each["event_id"]: each["p"] for each in w.said("calibrated")}
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no javac: a Java example is compiled as it is run")
@@ -193,7 +183,7 @@ def test_java_decides_by_the_answer_and_by_the_raw_score(world: MakeWorld) -> No
     w = world()
     w.send(history(500))
     with w.worker() as worker:
-        w.wait_until_applied(1000)
+        w.wait_until_applied()
         wait_for("the worker to serve", worker.ready)
         answers = by_java(w, 30_000, [(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(10)])
         served = answered(w)

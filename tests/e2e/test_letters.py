@@ -12,9 +12,8 @@ from aiokafka import AIOKafkaProducer
 from cli import dead_letters
 from cli.dead_letters import HEADER, Wanted
 from streams.config.settings import Settings
-from tests.e2e.world import World, held, wait_for
+from tests.e2e.world import MakeWorld, wait_for
 
-MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
 SOURCE = """
 [sources.scores]
@@ -36,15 +35,6 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[st
         return status, orjson.loads(capsys.readouterr().out)
 
     return run
-
-
-def records(w: World) -> list[Any]:
-    """Return the records of the forecasts as aiokafka reads them."""
-
-    async def run() -> list[Any]:
-        return [each async for each in held(w.bootstrap, w.topic("forecasts"), [0])]
-
-    return asyncio.run(run())
 
 
 def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_repaired(
@@ -87,10 +77,10 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     places = [f"{topic}/0@{n}" for n in range(3)]
     status, tried = said(dead_letters.send, mended, Wanted(), dry_run=True)
     assert (status, tried["sent"], list(tried["left"])) == (1, places, [f"{topic}/0@3"])
-    assert len(records(w)) == 5, "a dry run sends nothing"
+    assert len(w.read("forecasts")) == 5, "a dry run sends nothing"
     status, sent = said(dead_letters.send, mended, Wanted(reason="probability"))
     assert (status, sent["sent"], sent["without_headers"]) == (0, places, [])
-    before, after = records(w)[:3], records(w)[5:]
+    before, after = w.read("forecasts")[:3], w.read("forecasts")[5:]
     assert [(each.key, each.value, each.timestamp) for each in after] == [
         (each.key, each.value, each.timestamp) for each in before
     ]
@@ -99,10 +89,10 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     ]
     status, twice = said(dead_letters.send, mended, Wanted(reason="probability"))
     assert (status, twice["sent"], twice["sent_before"]) == (0, [], places)
-    assert len(records(w)) == 8
+    assert len(w.read("forecasts")) == 8
     with w.worker(TRUEUP_STREAMS=str(tmp_path / "mended.toml")):
         wait_for("the answers", lambda: len(w.read("calibrated")) == 4)
-    answers = {each["event_id"]: each["raw"] for each in (orjson.loads(r.value or b"") for r in w.read("calibrated"))}
+    answers = {each["event_id"]: each["raw"] for each in w.said("calibrated")}
     assert answers == {"good": 1.0, "e0": 0.25, "e1": 0.251, "e2": 0.252}
     _, last = said(dead_letters.send, mended, Wanted(reason="probability"), 1, again=True)
     assert last["sent"] == places[2:], "told to, it sends one twice"

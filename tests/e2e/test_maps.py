@@ -19,10 +19,8 @@ from state.calibrators.logistic import P_CLIP
 from state.maps import TOLERANCE
 from streams.records.maps import ALIVE
 from tests.e2e.test_zombies import frozen
-from tests.e2e.world import PATIENCE, World, wait_for
+from tests.e2e.world import PATIENCE, MakeWorld, World, wait_for
 from tests.events import Sent, forecast, outcome
-
-MakeWorld = Callable[..., World]
 
 STREAMS = """
 [streams.s]
@@ -95,17 +93,12 @@ def up_to_date(w: World, maps: Maps) -> Callable[[], bool]:
     return lambda: {each.partition: each.version for each in maps.streams().get("s", ())} == versions
 
 
-def compare(w: World, maps: Maps, first: int, n: int, before: int = 0) -> None:
-    """Send forecasts, and hold what the worker serves against what the client says of them.
-
-    ``before`` records have been sent and are not counted yet.
-    """
-    w.sent += before
+def compare(w: World, maps: Maps, first: int, n: int) -> None:
+    """Send forecasts, and hold what the worker serves against what the client says of them."""
     sent = events(first, n, resolved=False)
     given = {(said := orjson.loads(each.value))["event_id"]: said["segments"] for each in sent}
-    w.sent += n
     w.send(sent)
-    w.wait_until_applied(w.sent)
+    w.wait_until_applied()
     compared, moved = 0, 0.0
     for record in w.read("calibrated"):
         said = orjson.loads(record.value or b"")
@@ -123,26 +116,22 @@ def test_a_client_answers_what_the_worker_serves_and_versions_never_fall(mapped:
     w, clock = mapped, Ahead()
     with following(w, clock) as maps:
         assert maps.answer("s", 0.3)[:2] == (0.3, "unknown")
-        sent = events(0, 1200)
-        w.sent = len(sent)
         with w.worker() as worker:
-            w.send(sent)
-            w.wait_until_applied(w.sent)
+            w.send(events(0, 1200))
+            w.wait_until_applied()
             wait_for("the maps of all that was resolved", up_to_date(w, maps))
             compare(w, maps, 10_000, 300)
             wait_for("a look at the maps", lambda: worker.metric("maps_age_seconds") > 0.0)
             assert worker.metric("written_maps_total") >= 2
             assert worker.metric("map_failures_total") == 0
-            more = events(20_000, 1200)
-            w.send(more)
-            w.sent += len(more)
+            w.send(events(20_000, 1200))
             wait_for("some of these to be resolved", lambda: sum(learnt(w).values()) > 1300)
             worker.kill()
         clock.seconds = 500.0
         assert maps.answer("s", 0.3, partition=0)[:2] == (0.3, "stale")
         clock.seconds = 0.0
         with w.worker() as worker:
-            w.wait_until_applied(w.sent)
+            w.wait_until_applied()
             wait_for("the maps of all that was resolved", up_to_date(w, maps))
             compare(w, maps, 40_000, 300)
             with following(w) as late:
@@ -164,16 +153,15 @@ def test_a_client_answers_what_the_worker_serves_and_versions_never_fall(mapped:
 def test_a_worker_that_wakes_up_when_its_partition_has_moved_takes_no_client_back(world: MakeWorld) -> None:
     brief = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4", "TRUEUP_BATCH_RECORDS": "100"}
     w = world(partitions=1, TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.1", **brief)
-    sent = events(0, 1000)
     with following(w) as maps, w.worker("--freeze", "3", "8", TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
-        w.send(sent)
+        w.send(events(0, 1000))
         wait_for("the worker to freeze", lambda: frozen(zombie))
         with w.worker() as heir:
-            w.wait_until_applied(len(sent))
+            w.wait_until_applied()
             wait_for("the maps of all that was resolved", up_to_date(w, maps))
             zombie.process.send_signal(signal.SIGCONT)
             zombie.process.wait(PATIENCE)
-            compare(w, maps, 10_000, 50, before=len(sent))
+            compare(w, maps, 10_000, 50)
             with following(w) as late:
                 assert late.answer("s", 0.3) == maps.answer("s", 0.3)
             assert heir.process.poll() is None

@@ -1,16 +1,13 @@
-"""A worker under pressure holds what its settings allow and answers everything; in full: tests/bench/pressure.py."""
+"""A worker under pressure holds what its settings allow and answers everything."""
 
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import orjson
 
-from tests.e2e.world import Worker, World, wait_for
+from tests.e2e.world import MakeWorld, Worker, wait_for
 from tests.events import Sent, forecast, outcome
-
-MakeWorld = Callable[..., World]
 
 
 def watched(worker: Worker, *names: str) -> Iterator[dict[str, float]]:
@@ -38,17 +35,6 @@ def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: Make
     w.judge()
 
 
-def test_a_worker_with_little_memory_answers_the_same(world: MakeWorld) -> None:
-    w, n, streams = world(partitions=2, TRUEUP_MEMORY_BYTES=str(1 << 20)), 1500, 300
-    w.send(forecast(f"e{i}", 0.5, 1000 + i, stream=f"s{i % streams}") for i in range(n))
-    w.send(outcome(f"e{i}", i % 2, 100_000 + i) for i in range(n))
-    with w.worker() as worker:
-        w.wait_until_applied(2 * n)
-        assert worker.stop() == 0
-    assert w.applied()["outcomes_resolved"] == n
-    w.judge()
-
-
 def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: MakeWorld) -> None:
     w = world(partitions=2)
     sent: list[Sent] = []
@@ -59,9 +45,9 @@ def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: Ma
         sent.append(outcome(f"e{i}", 1, 1002 + 10 * i))
     w.send(sent, max_request_size=2_000_000)
     with w.worker() as worker:
-        w.wait_until_applied(len(sent))
+        w.wait_until_applied()
         assert worker.metric("dead_letters_total", reason="oversized") == 5
-    letters = [orjson.loads(letter.value or b"") for letter in w.read("dead-letters")]
+    letters = w.said("dead-letters")
     assert [letter["reason"] for letter in letters] == ["oversized"] * 5
     assert all(len(orjson.dumps(letter)) < 30_000 for letter in letters)
     assert w.applied()["outcomes_resolved"] + w.applied()["early_joined"] == 40
@@ -71,18 +57,14 @@ def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row
     # With an instance id nobody waits for a session to end; without compression one fetch does not bring it all.
     w = world(partitions=1, TRUEUP_INSTANCE_ID="one", TRUEUP_COMPRESSION="none", TRUEUP_BATCH_BYTES="100000")
     n = 8000
-    w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
-    with w.worker() as worker:
-        w.wait_until_applied(n)
-        assert worker.stop() == 0
+    w.serve(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
     shutil.rmtree(w.directory / "data")
     for _ in range(2):
-        with w.worker("--kill-restoring", "2000", TRUEUP_MEMORY_BYTES=str(3 << 20)) as worker:
-            assert worker.process.wait(90) == -signal.SIGKILL
+        w.killed("--kill-restoring", "2000", TRUEUP_MEMORY_BYTES=str(3 << 20))
     w.send(outcome(f"e{i}", 1, 100_000 + i) for i in range(n))
     with w.worker() as worker:
         wait_for("the worker", worker.ready)
-        w.wait_until_applied(2 * n)
+        w.wait_until_applied()
         assert worker.metric("recovery_restored_rows_total") > 0
         assert "restored " in worker.printed
     assert w.applied()["outcomes_resolved"] == n, "every forecast was found"

@@ -1,21 +1,16 @@
 """A challenger beside a champion on a real broker, and then in its place."""
 
 import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
-import pytest
 
 from replay.audit import auditor
 from state import kinds, ledger
-from streams.config.settings import Settings
 from tests.e2e.test_streams import shown
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
-MakeWorld = Callable[..., World]
 FILE = """\
 [streams."stream-*"]  # promoted in a test
 calibrator = "minimax"
@@ -50,7 +45,7 @@ def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_audited(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: MakeWorld, tmp_path: Path
 ) -> None:
     file = tmp_path / "streams.toml"
     file.write_text(FILE)
@@ -61,7 +56,7 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     waiting = [forecast(f"old-{i}", i / OLD, 5_000_000 + i, f"stream-{i % 3}") for i in range(OLD)]
     w.send([*made.sent, *waiting])
     with w.worker() as worker:
-        w.wait_until_applied(len(made.sent) + OLD)
+        w.wait_until_applied()
         resolved = made.fates["outcomes_resolved"] + made.fates["early_joined"]
         both = {each.config: compared(w, "stream-", before.config, each.config) for each in before.challengers}
         assert min(both.values()) > resolved // 3
@@ -69,8 +64,10 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
             assert worker.metric("shadow_events", calibrator=each.calibrator, config=each.config) == both[each.config]
         assert worker.stop() == 0
     w.judge()
-    of_then, checkpoint = w.settings, tmp_path / "checkpoint"
-    assert auditor.run(w.settings, json_output=True, checkpoint=checkpoint) == auditor.AGREE
+    (then := tmp_path / "then.toml").write_text(FILE)
+    (none := tmp_path / "none.toml").touch()
+    daily = "--checkpoint", str(tmp_path / "checkpoint")
+    w.agree(*daily)
     beside = orjson.loads(shown(w, "show", "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
     assert {each["challenger"]["calibrator"] for each in beside} == {"histogram", "platt+minimax"}
     assert all(each["champion"]["config"] == before.config for each in beside)
@@ -114,7 +111,7 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         assert answer["config"] == after.config
         assert answer["version"] == learnt[first.partition, answer["stream"]] > 100
         w.send([*late, *more.sent])
-        w.wait_until_applied(len(made.sent) + len(more.sent) + 2 * OLD + 1)
+        w.wait_until_applied()
         again = more.fates["outcomes_resolved"] + more.fates["early_joined"]
         behind = compared(w, "stream-", after.config, before.config)
         assert 0 < behind <= again
@@ -140,15 +137,12 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         assert sum(found) == resolved + again + OLD
 
     # Either file, and none: what was in force, the workers have written down.
-    for settings in (of_then, w.settings, replace(w.settings, streams=None, policies=Settings().policies)):
-        capsys.readouterr()
-        assert auditor.run(settings, json_output=True) == auditor.AGREE
-        whole = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    for streams in (then, file, none):
+        whole = w.agree(TRUEUP_STREAMS=str(streams))
         assert [len(found) for found in whole["in_force"].values()] == [2, 2]
-    assert auditor.run(w.settings, json_output=True, checkpoint=checkpoint) == auditor.AGREE
-    daily = orjson.loads(capsys.readouterr().out.splitlines()[-1])
-    assert daily["checked"] == whole["checked"]
-    assert daily["resumed"] > 1000
+    resumed = w.agree(*daily)
+    assert resumed["checked"] == whole["checked"]
+    assert resumed["resumed"] > 1000
 
     # A tampered answer of either configuration, each in a partition of its own.
     altered = {}
@@ -159,8 +153,8 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         value = orjson.loads(record.value or b"")
         altered[partition] = value["event_id"]
         w.send([Sent("calibrated", record.key or b"", orjson.dumps(value | {"p": 0.123456}), record.timestamp)])
-    for kept in (None, checkpoint):
-        assert auditor.run(w.settings, json_output=True, checkpoint=kept) == auditor.DIFFER
-        found = orjson.loads(capsys.readouterr().out.splitlines()[-1])["differences"]
-        assert {each["partition"]: each["event_id"] for each in found} == altered
-        assert all(list(each["fields"]) == ["p"] for each in found)
+    for options in ((), daily):
+        status, account = w.audit(*options)
+        assert status == auditor.DIFFER
+        assert {each["partition"]: each["event_id"] for each in account["differences"]} == altered
+        assert all(list(each["fields"]) == ["p"] for each in account["differences"])

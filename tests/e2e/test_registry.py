@@ -6,12 +6,10 @@ import json
 import struct
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -33,10 +31,9 @@ from streams.sources.registry import Registry, RegistryError
 from streams.sources.schemas import Schemas
 from tests.apicurio import PATH, Apicurio
 from tests.e2e.test_intake import START, Hour, Source
-from tests.e2e.world import ROOT, Worker, World, wait_for
+from tests.e2e.world import ROOT, MakeWorld, Worker, World, wait_for
 from tests.events import Sent, forecast
 
-MakeWorld = Callable[..., World]
 pytestmark = pytest.mark.skipif(not Apicurio.there(), reason="no registry: `make registry` fetches it")
 
 CLIENT = ROOT / "deploy/clients/java"
@@ -180,7 +177,7 @@ def test_records_of_every_format_are_answered_in_avro_and_read_by_a_java_client(
         wait_for("the dead letters", lambda: len(w.read("dead-letters")) == len(unknown))
         wait_for("the worker to serve", hour.running[1].ready)
         assert hour.running[0].get("/readyz") == (200, "yes\n")
-    letters = [orjson.loads(record.value or b"") for record in w.read("dead-letters")]
+    letters = w.said("dead-letters")
     assert sorted(letter["reason"] for letter in letters) == ["schema"] * 4
 
     subjects = set(asked(url, "subjects"))
@@ -224,27 +221,21 @@ def settings(url: str, **changed: str) -> Settings:
     return Settings.from_env({f"TRUEUP_{name}": value for name, value in own.items()})
 
 
-def test_schemas_are_registered_and_looked_up(apicurio: Apicurio) -> None:
+def test_schemas_are_registered_and_looked_up_however_somebody_formatted_them(
+    apicurio: Apicurio, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = settings(apicurio.url)
     found = asyncio.run(output_ids.known(given)).schema_ids
     for label, number in found.items():
-        under = output_ids.subject(given, label)
-        latest = asked(apicurio.url, f"subjects/{under}/versions/latest")
+        latest = asked(apicurio.url, f"subjects/{output_ids.subject(given, label)}/versions/latest")
         assert (latest["id"], latest.get("schemaType", "AVRO")) == (number, "AVRO")
         assert latest["schema"] == text(label)
-    again = settings(apicurio.url, OUTPUT_REGISTER="no", CALIBRATED=given.calibrated)
-    assert asyncio.run(output_ids.known(again, ["calibrated"])).schema_ids == {"calibrated": found["calibrated"]}
-
-
-def test_a_schema_is_found_however_it_was_formatted_when_somebody_registered_it(
-    apicurio: Apicurio, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = settings(apicurio.url, OUTPUT_REGISTER="no")
-    with pytest.raises(SettingsError, match=f"subject {given.calibrated}-value, which has no schema"):
-        asyncio.run(output_ids.known(given))
+    again = settings(apicurio.url, OUTPUT_REGISTER="no")
+    with pytest.raises(SettingsError, match=f"subject {again.calibrated}-value, which has no schema"):
+        asyncio.run(output_ids.known(again))
     assert main.main(["schema", "calibrated"]) == 0
-    number = registered(apicurio.url, f"{given.calibrated}-value", capsys.readouterr().out)
-    assert asyncio.run(output_ids.known(given, ["calibrated"])).schema_ids == {"calibrated": number}
+    number = registered(apicurio.url, f"{again.calibrated}-value", capsys.readouterr().out)
+    assert asyncio.run(output_ids.known(again, ["calibrated"])).schema_ids == {"calibrated": number}
 
 
 def test_records_are_read_back_with_what_the_registry_has(apicurio: Apicurio) -> None:
@@ -264,11 +255,8 @@ def test_a_schema_that_does_not_fit_ends_the_start_with_both_named(world: MakeWo
     subject = f"{w.topic('resolved')}-value"
     registered(apicurio.url, subject, {"type": "record", "name": "Bill", "fields": [{"name": "n", "type": "int"}]})
     asked(apicurio.url, f"config/{subject}", {"compatibility": "FULL"}, "PUT")
-    with w.worker() as worker:
-        assert worker.process.wait(60) == options.MISCONFIGURED
-    assert f"the schema trueup.Resolved under the subject {subject}, which has Bill as version 1" in worker.printed
-    assert "answered 409" in worker.printed
-    assert "Incompatible artifact" in worker.printed
+    said = f"the schema trueup.Resolved under the subject {subject}, which has Bill as version 1"
+    w.refused(options.MISCONFIGURED, said, "answered 409", "Incompatible artifact")
 
 
 def test_an_address_beside_the_interface_is_said_and_makes_no_dead_letters(
@@ -348,7 +336,7 @@ def test_while_it_is_away_workers_wait_say_so_to_probes_and_lose_nothing(
                 wait_for("it to serve", each.ready)
                 wait_for("its gauges to say so", partial(waiting, each, said=False))
             assert starting.stop() == worker.stop() == intake.stop() == 0
-    answered = sorted(orjson.loads(record.value or b"")["event_id"] for record in w.read("calibrated"))
+    answered = sorted(each["event_id"] for each in w.said("calibrated"))
     assert answered == ["e1", "e2", "e3", "e4", "e5"]
     assert w.read("dead-letters") == []
     assert len(later.read("calibrated")) == 9
@@ -367,31 +355,3 @@ def test_a_worker_that_waits_at_its_start_is_stopped_at_once(world: MakeWorld) -
         wait_for("it to wait", lambda: waits(worker))
         assert worker.stop() == 0
     assert w.read("calibrated") == []
-
-
-def test_an_avro_schema_is_registered_by_nothing_but_its_text() -> None:
-    """Registries of before there were types of schemas refuse a field that they do not know."""
-    asked_for: list[Any] = []
-
-    class Older(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked_for.append(orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"id": 7}')
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Older) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        registry = Registry(f"http://127.0.0.1:{server.server_port}")
-
-        async def run() -> list[int]:
-            async with registry.session() as session:
-                ways = (registry.register, registry.registered)
-                return [await ask(session, "a-value", "{}") for ask in ways]
-
-        assert asyncio.run(run()) == [7] * 2
-        server.shutdown()
-    assert asked_for == [{"schema": "{}"}] * 2

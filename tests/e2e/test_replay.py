@@ -1,27 +1,24 @@
 """Replay beside a live worker on a real broker: the same bytes, and state that a worker goes on from."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from cli import skip
 from replay.configuration import configurations
 from replay.engine_output import HEADER
 from replay.run import Request, replay
 from replay.sources.topics import Range, reread, resolved
-from state import kinds
 from streams.config.settings import SettingsError
-from streams.faust.claims import Claims
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_hostile import send_at_once
-from tests.e2e.world import Read, World, held, wait_for
-from tests.events import Sent, forecast, mixed, outcome
+from tests.e2e.test_intake import read
+from tests.e2e.world import MakeWorld, Read, World, wait_for
+from tests.events import forecast, mixed, outcome
 
 MADE = mixed(800, seed=7)
 #: In the midst of the history, ms.
@@ -45,24 +42,15 @@ def lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
-def successor(world: Callable[..., World], live: World) -> World:
+def successor(world: MakeWorld, live: World) -> World:
     """Return a world that reads another's inputs and has everything else of its own."""
     inputs = {f"TRUEUP_{label.upper()}": live.topic(label) for label in ("forecasts", "outcomes")}
     return world(TRUEUP_DATA_DIR=str(live.directory / "heir"), **inputs)
 
 
-def fed(world: World) -> None:
-    world.send(MADE.sent)
-    with world.worker() as worker:
-        world.wait_until_applied(len(MADE.sent))
-        assert worker.stop() == 0
-
-
-def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
-    world: Callable[..., World], tmp_path: Path
-) -> None:
+def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(world: MakeWorld, tmp_path: Path) -> None:
     live = world()
-    fed(live)
+    live.serve(MADE.sent)
     heir = successor(world, live)
     request = replace(
         asked(live), output=tmp_path / "out.jsonl", write_state=heir.name, letters=tmp_path / "dead.jsonl"
@@ -76,7 +64,7 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
         (each["topic"], each["partition"], each["offset"]): each
         for each in map(orjson.loads, lines(tmp_path / "dead.jsonl"))
     }
-    found = [orjson.loads(record.value or b"") for record in live.read("dead-letters")]
+    found = live.said("dead-letters")
     assert letters == {(each["topic"], each["partition"], each["offset"]): each for each in found}
     fates = result.contenders[0].fates
     assert {name: n for name, n in fates.items() if name in MADE.fates} == MADE.fates
@@ -92,104 +80,47 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
 
 
-def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], tmp_path: Path) -> None:
+def test_worker_goes_on_exactly_where_replay_ended(world: MakeWorld, tmp_path: Path) -> None:
     live = world()
-    fed(live)
+    live.serve(MADE.sent)
     heir = successor(world, live)
     request = replace(asked(live, Range(to_ms=MIDDLE)), output=tmp_path / "out.jsonl", write_state=heir.name)
     result, _ = replay(request, live.environment)
     assert 0 < result.records < len(MADE.sent)
-    with heir.worker() as worker:
-        heir.wait_until_applied(len(MADE.sent))
-        assert worker.stop() == 0
+    heir.sent = live.sent  # to the same inputs
+    heir.serve()
     assert heir.state() == live.state()
     first, rest = lines(tmp_path / "out.jsonl"), heir.read("calibrated")
     assert len(first) + len(rest) == len(live.read("calibrated"))
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
-    audited = heir.command("audit", "--json")
-    account = orjson.loads(audited.stdout.splitlines()[-1])
+    account = heir.agree()
     checked = account["checked"]
-    assert (audited.returncode, checked["forecasts"] + checked["outcomes"]) == (0, len(MADE.sent) - result.records), (
-        audited.stdout
-    )
+    assert checked["forecasts"] + checked["outcomes"] == len(MADE.sent) - result.records
     assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
 
 
-def test_worker_refuses_a_state_that_replay_did_not_finish(
-    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live = world()
-    fed(live)
-    heir = successor(world, live)
-    real = Claims.append
-
-    async def dying(self: Claims, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
-        kept = list(rows)
-        if partition == 1 and kept[0][0] != kinds.FENCE.key():
-            raise KeyboardInterrupt
-        return await real(self, partition, kept)
-
-    monkeypatch.setattr(Claims, "append", dying)
-    with pytest.raises(KeyboardInterrupt):
-        replay(replace(asked(live), write_state=heir.name), live.environment)
-    with heir.worker() as worker:
-        assert worker.process.wait(60) == 70
-        assert "CorruptFrame" in worker.printed
-
-
-def test_transactions_leave_holes_that_replay_steps_over(world: Callable[..., World]) -> None:
-    live = world(1)
-
-    async def run() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=live.settings.brokers[0], transactional_id=live.name)
-        async with producer:
-            for at in range(0, 200, 50):
-                async with producer.transaction():
-                    for each in MADE.sent[at : at + 50]:
-                        await producer.send_and_wait(
-                            live.topic(each.topic), each.value, key=each.key, timestamp_ms=each.ts
-                        )
-
-    asyncio.run(run())
-    request = asked(live)
-    assert request.source.size > 200
-    assert replay(request, live.environment)[0].records == 200
-
-
-def test_side_topic_gets_the_records_with_the_name_of_the_run(world: Callable[..., World], tmp_path: Path) -> None:
+def test_side_topic_gets_the_records_with_the_name_of_the_run(world: MakeWorld, tmp_path: Path) -> None:
     live = world()
     live.send(MADE.sent)
     with pytest.raises(SettingsError, match="a replay writes only to a topic of its own"):
         replay(replace(asked(live), to_topic=live.topic("calibrated")), live.environment)
     side = f"{live.name}-side"
-
-    async def make() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=live.settings.brokers[0])
-        await admin.start()
-        await admin.create_topics([NewTopic(side, 2, 1)])
-        await admin.close()
-
-    asyncio.run(make())
+    live.make({side: 2})
     result, _ = replay(replace(asked(live), to_topic=side, output=tmp_path / "out.jsonl"), live.environment)
-
-    async def read() -> list[tuple[bytes, dict[str, bytes]]]:
-        return [(each.value, dict(each.headers)) async for each in held(live.bootstrap, side, range(2))]
-
-    found = asyncio.run(read())
-    assert sorted(value for value, _ in found) == sorted(lines(tmp_path / "out.jsonl"))
-    assert {headers[HEADER] for _, headers in found} == {result.run.encode()}
+    found = read(live.bootstrap, side, 2)
+    assert sorted(each.value or b"" for each in found) == sorted(lines(tmp_path / "out.jsonl"))
+    assert {dict(each.headers)[HEADER] for each in found} == {result.run.encode()}
 
 
-def test_replay_reads_what_a_worker_reads(world: Callable[..., World], tmp_path: Path) -> None:
+def test_replay_reads_what_a_worker_reads(world: MakeWorld, tmp_path: Path) -> None:
     live = world(partitions=1, TRUEUP_UNPACKED_BYTES=str(2 << 20))
     live.send([forecast("a", 0.3, 1000), outcome("a", 1, 1001)])
-    take_back(live, forecast("taken-back", 0.5, 1002))
+    asyncio.run(in_transactions(live))
     send_at_once(live, "forecasts", "zstd", [b"{}", bytes(20 << 20), b"{}"])
     live.send([outcome("b", 1, 1999), forecast("b", 0.4, 2000), outcome("a", 0, 2001)])
-    place = f"{live.topic('outcomes')}/0@1"
-    skip.run(live.settings, place, "a defect")
+    live.done("state", "skip", f"{live.topic('outcomes')}/0@1", "--reason", "a defect")
     with live.worker() as worker:
-        wait_for("all answers", lambda: (len(live.read("calibrated")), len(live.read("dead-letters"))) == (2, 2))
+        wait_for("all answers", lambda: (len(live.read("calibrated")), len(live.read("dead-letters"))) == (3, 2))
         assert worker.stop() == 0
     request = replace(
         asked(live), output=tmp_path / "out.jsonl", letters=tmp_path / "dead.jsonl", manifest=tmp_path / "run.json"
@@ -206,14 +137,12 @@ def test_replay_reads_what_a_worker_reads(world: Callable[..., World], tmp_path:
     assert replay(replace(request, source=again), live.environment)[0].encode() == result.encode()
 
 
-def take_back(world: World, record: Sent) -> None:
-    """Send a record in a transaction, and abort it."""
-
-    async def run() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=world.settings.brokers[0], transactional_id=world.name)
-        async with producer:
+async def in_transactions(world: World) -> None:
+    """Send a forecast in a transaction, and another one that is taken back."""
+    producer = AIOKafkaProducer(bootstrap_servers=world.bootstrap, transactional_id=world.name)
+    async with producer:
+        for name, taken_back in (("kept", False), ("taken-back", True)):
             await producer.begin_transaction()
-            await producer.send_and_wait(world.topic(record.topic), record.value, key=record.key)
-            await producer.abort_transaction()
-
-    asyncio.run(run())
+            record = forecast(name, 0.5, 1002)
+            await producer.send_and_wait(world.topic("forecasts"), record.value, key=record.key, timestamp_ms=1002)
+            await (producer.abort_transaction() if taken_back else producer.commit_transaction())

@@ -1,17 +1,11 @@
 """Source topics that do not exist: what says so, and what does not make them."""
 
-import asyncio
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
-from aiokafka.admin import NewTopic
-
 from agents.worker import MISCONFIGURED
-from streams.kafka import topics
-from tests.e2e.world import World
+from tests.e2e.world import MakeWorld
 
-MakeWorld = Callable[..., World]
 SOURCE = """
 [sources.scores]
 topic = "{topic}"
@@ -32,20 +26,15 @@ def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeW
     assert (tried.returncode, tried.stderr) == (MISCONFIGURED, f"trueup: there is no topic {topic}\n")
 
     for _ in range(2):
-        made = w.command("topics", "create", "--partitions", "1")
-        assert made.returncode == 0, made.stderr
-        assert f"note: source topic {topic} of sources.scores does not exist" in made.stdout
+        made = w.done("topics", "create", "--partitions", "1")
+        assert f"note: source topic {topic} of sources.scores does not exist" in made
     checked = w.command("topics", "check")
     assert checked.returncode == 1
     (line,) = checked.stderr.splitlines()
     assert line.startswith(f"source topic {topic} of sources.scores does not exist")
     assert "those who write to it make it, not 'trueup topics create'" in line
 
-    async def make() -> None:
-        async with topics.admin_client(w.settings) as admin:
-            await admin.create_topics([NewTopic(topic, 1, 1)])
-
-    asyncio.run(make())
+    w.make({topic: 1})
     checked = w.command("topics", "check")
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "all topics are as they must be" in checked.stdout

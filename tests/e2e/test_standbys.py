@@ -1,27 +1,12 @@
 """Copies of a partition's state on another worker, on a real broker: kept, taken over, and never trusted blindly."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
-
-from tests.e2e.world import Worker, World, wait_for
+from tests.e2e.world import MakeWorld, Worker, World, wait_for
 from tests.events import mixed
 
-MakeWorld = Callable[..., World]
 PARTITIONS = 2
-
-
-@pytest.fixture
-def w(world: MakeWorld) -> World:
-    return world(
-        partitions=PARTITIONS,
-        TRUEUP_STANDBYS="1",
-        TRUEUP_SESSION_SECONDS="6",
-        TRUEUP_MEMORY_BYTES=str(3 << 20),
-        TRUEUP_CHECKPOINT_SECONDS="0",  # rows of every batch are written: there are tables on disk to be damaged
-    )
 
 
 @contextmanager
@@ -32,10 +17,8 @@ def running(w: World, name: str, *accident: str) -> Iterator[Worker]:
 
 def applied(w: World, seed: int, events: int = 300) -> None:
     """Send records, and wait until they are applied."""
-    made = mixed(events, seed=seed, start=1_000_000 * seed)
-    w.send(made.sent)
-    w.sent += len(made.sent)
-    w.wait_until_applied(w.sent)
+    w.send(mixed(events, seed=seed, start=1_000_000 * seed).sent)
+    w.wait_until_applied()
 
 
 def served(worker: Worker) -> float:
@@ -55,11 +38,8 @@ def whole(worker: Worker) -> bool:
     return len(lags) == PARTITIONS / 2 and not any(lags)
 
 
-def aside(w: World, what: str) -> list[Path]:
-    return list(w.directory.rglob(f"*.{what}"))
-
-
-def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_beginning(w: World) -> None:
+def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_beginning(world: MakeWorld) -> None:
+    w = world(partitions=PARTITIONS, TRUEUP_STANDBYS="1", TRUEUP_CHECKPOINT_SECONDS="0")
     with running(w, "one") as one, running(w, "two") as two:
         shared(one, two)
         applied(w, 1, 2000)
@@ -78,5 +58,5 @@ def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_be
             assert three.metric("recovery_restored_rows_total") < 20 < three.metric("standby_rows_total")
             applied(w, 3)
             assert (two.stop(), three.stop()) == (0, 0)
-    assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
+    assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in w.directory.rglob(f"*.{what}")]
     w.judge()

@@ -2,16 +2,13 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 
 from agents.worker import FAILED
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, wait_for
 from tests.events import mixed
-
-MakeWorld = Callable[..., World]
 
 
 def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> None:
@@ -27,7 +24,7 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
         assert status == 200
         assert "No stream yet" in text
         w.send(made.sent)
-        w.wait_until_applied(len(made.sent))
+        w.wait_until_applied()
         listed = orjson.loads(worker.get("/api/streams")[1])
         learnt = made.fates["outcomes_resolved"] + made.fates["early_joined"]
         assert sum(each["resolved"] for each in listed["streams"]) == learnt
@@ -53,10 +50,9 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
 
 def test_a_worker_whose_readers_are_killed_ends_and_the_next_goes_on_at_the_same_port(world: MakeWorld) -> None:
     w = world(partitions=1)
-    made = mixed(300)
-    w.send(made.sent)
+    w.send(mixed(300).sent)
     with w.worker() as worker:
-        w.wait_until_applied(len(made.sent))
+        w.wait_until_applied()
         pid, port = worker.process.pid, worker.port()
         (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         assert Path(f"/proc/{child}/comm").read_text() == "trueup-readers\n"

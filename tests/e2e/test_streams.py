@@ -1,16 +1,11 @@
 """``trueup streams show`` reads from the changelog what the workers have learnt."""
 
 import subprocess
-from collections.abc import Callable
 
 import orjson
-import pytest
 
-from agents.worker import MISCONFIGURED
-from tests.e2e.world import World
+from tests.e2e.world import MakeWorld, World
 from tests.events import mixed
-
-MakeWorld = Callable[..., World]
 
 
 def shown(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -21,10 +16,7 @@ def shown(w: World, *arguments: str, **settings: str) -> subprocess.CompletedPro
 def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
     w = world(partitions=2)
     made = mixed(1000)
-    w.send(made.sent)
-    with w.worker():
-        w.wait_until_applied(len(made.sent))
-
+    w.serve(made.sent)
     listed = shown(w, "list", "--json")
     assert listed.returncode == 0, listed.stderr
     report = orjson.loads(listed.stdout)
@@ -44,6 +36,7 @@ def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
         assert not each["calibrated"]["alarm"]["sounds"]
         assert each["regret"].keys() == {"brier", "log", "misclassification"}
 
+    assert "there are: stream-0, stream-1, stream-2" in shown(w, "show", "nobody").stderr
     table = shown(w, "list")
     assert table.returncode == 0
     assert "stream-2" in table.stdout
@@ -51,30 +44,3 @@ def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
     assert one.returncode == 0
     assert "reliability" in one.stdout
     assert "stream-2" not in one.stdout
-
-
-def test_streams_names_the_streams_there_are_when_asked_for_another(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    made = mixed(20)
-    w.send(made.sent)
-    with w.worker():
-        w.wait_until_applied(len(made.sent))
-    unknown = shown(w, "show", "nobody")
-    assert unknown.returncode == 1
-    assert "there are: stream-0, stream-1, stream-2" in unknown.stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"TRUEUP_APP_ID": "somebody-else"}, "there is no topic somebody-else-state-changelog"),
-        ({"TRUEUP_BROKERS": "127.0.0.1:1"}, "cannot reach 127.0.0.1:1"),
-    ],
-)
-def test_streams_ends_with_a_line_that_says_what_is_missing(
-    world: MakeWorld, settings: dict[str, str], says: str
-) -> None:
-    missing = shown(world(partitions=1), "list", **settings)
-    assert missing.returncode == MISCONFIGURED
-    assert missing.stderr.splitlines()[-1].startswith(f"trueup: {says}"), missing.stderr
-    assert "Traceback" not in missing.stderr

@@ -1,24 +1,21 @@
 """Clocks that run ahead: brokers refuse them, a worker waits for others to say the same, and nothing expires early."""
 
 import asyncio
-from collections.abc import Callable
 from time import time
 
 import pytest
 from aiokafka.errors import InvalidTimestampError
 
 from streams.kafka import topics
-from tests.e2e.test_disks import changed
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import MakeWorld, wait_for
 from tests.events import forecast
 
-MakeWorld = Callable[..., World]
 HOUR = 3_600_000
 
 
 def test_brokers_refuse_records_of_the_future_and_check_asks_for_it(world: MakeWorld) -> None:
     w = world(partitions=1)
-    broker, now = w.settings.brokers[0], int(time() * 1000)
+    now = int(time() * 1000)
     assert asyncio.run(topics.check(w.settings)) == []
     with pytest.raises(InvalidTimestampError):
         w.send([forecast("wild", 0.5, now + HOUR // 4)])
@@ -28,7 +25,7 @@ def test_brokers_refuse_records_of_the_future_and_check_asks_for_it(world: MakeW
 
     # An hour is the default.
     said = f"topic {w.topic('forecasts')} has message.timestamp.after.max.ms={2**63 - 1}"
-    asyncio.run(changed(broker, w.topic("forecasts"), cleanup_policy="delete"))
+    w.configure("forecasts", cleanup_policy="delete")
     wait_for("the brokers to know of the change", lambda: wrong() == [said], 20)
-    asyncio.run(changed(broker, w.topic("forecasts"), message_timestamp_type="LogAppendTime"))
+    w.configure("forecasts", message_timestamp_type="LogAppendTime")
     wait_for("the brokers to know of the change", lambda: wrong() == [], 20)

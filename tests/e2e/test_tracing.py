@@ -1,9 +1,8 @@
 """Traces by the packages of OpenTelemetry, with a receiver of OTLP that decodes what comes."""
 
-import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from agents.tracing import Spans
 from streams.config.settings import Settings
-from tests.e2e.world import World, held, wait_for
+from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import Sent, forecast, outcome
 
 #: Id of the trace, hex digits.
@@ -47,10 +46,9 @@ def receiver() -> Iterator[tuple[str, list[Any]]]:
         server.shutdown()
 
 
-async def headers(world: World, label: str) -> dict[str, dict[str, bytes]]:
+def headers(world: World, label: str) -> dict[str, dict[str, bytes]]:
     """Return the headers of a topic's records by their events."""
-    every = held(world.bootstrap, world.topic(label), range(world.partitions))
-    return {record.key.decode(): dict(record.headers) async for record in every}
+    return {(record.key or b"").decode(): dict(record.headers) for record in world.read(label)}
 
 
 def plain(value: Any) -> Any:
@@ -59,7 +57,7 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value.array_value.values] if kind == "array_value" else getattr(value, kind)
 
 
-def test_a_trace_goes_on_to_calibrated_and_resolved_and_turns_have_spans(world: Callable[..., World]) -> None:
+def test_a_trace_goes_on_to_calibrated_and_resolved_and_turns_have_spans(world: MakeWorld) -> None:
     w = world(partitions=1)
     sent = [
         traced(forecast("traced", 0.2, 1_000), 1),
@@ -74,10 +72,10 @@ def test_a_trace_goes_on_to_calibrated_and_resolved_and_turns_have_spans(world: 
         w.worker(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="100") as worker,
     ):
         w.send(sent)
-        w.wait_until_applied(len(sent))
+        w.wait_until_applied()
         wait_for("spans", lambda: sum(len(span.links) for _, span in spans) == 4)
         assert worker.stop() == 0
-    calibrated, resolved = (asyncio.run(headers(w, label)) for label in ("calibrated", "resolved"))
+    calibrated, resolved = (headers(w, label) for label in ("calibrated", "resolved"))
     of = {span: {"traceparent": f"00-{TRACE}-{span:016x}-01".encode()} for span in range(5)}
     assert calibrated == {"traced": of[1], "untraced": {"traceparent": b"none"}, "early": of[3]}
     assert resolved == {"traced": of[4], "untraced": {}, "early": of[3]}

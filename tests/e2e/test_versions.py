@@ -2,17 +2,14 @@
 
 import math
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 
-from replay.audit import auditor
 from tests.e2e.test_streams import shown
-from tests.e2e.world import World
+from tests.e2e.world import MakeWorld
 from tests.events import Sent, forecast, outcome
 
-MakeWorld = Callable[..., World]
 FILE = '[streams.s]\nunlabelled = "alike"\nmodel_version = "model.version"\n'
 
 
@@ -31,26 +28,25 @@ def test_a_new_version_begins_with_the_old_map_survives_kill_9_and_is_audited(wo
     sent.append(forecast("nobody", 0.5, 1_800_000))
     with w.worker() as worker:
         w.send(sent[:1090])
-        w.wait_until_applied(1090)
+        w.wait_until_applied()
         worker.kill()
     with w.worker() as worker:
         w.send(sent[1090:])
-        w.wait_until_applied(len(sent))
+        w.wait_until_applied()
         assert worker.metric("model_version_forecasts", stream="s", model_version="8") == 200
         _, page = worker.get("/api/streams/s")
         assert [each["version"] for each in orjson.loads(page)["versions"]] == ["8", "7"]
         assert worker.stop() == 0
     w.judge()
-    answers = {each["event_id"]: each["p"] for each in (orjson.loads(one.value or b"") for one in w.read("calibrated"))}
+    answers = {each["event_id"]: each["p"] for each in w.said("calibrated")}
     apart = [abs(answers[f"e{n}"] - risks[f"e{n}"]) for n in range(600, 700)]
     assert sum(apart) / len(apart) < 0.08
-    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
+    w.agree()
     described = orjson.loads(shown(w, "show", "s", "--json").stdout)["streams"]["s"]["versions"]
     assert [(each["version"], each["after"], each["forecasts"]) for each in described] == [
         ("8", "7", 200),
         ("7", None, 500),
     ]
-    (letter,) = w.read("dead-letters")
-    assert orjson.loads(letter.value or b"")["reason"] == "model_version"
+    assert [each["reason"] for each in w.said("dead-letters")] == ["model_version"]
     told = shown(w, "show", "s")
     assert "Versions of the model" in told.stdout

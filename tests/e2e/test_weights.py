@@ -1,16 +1,13 @@
 """Chances of labels and weights on real topics: a worker that dies, an audit, and a replay that counts the same."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from replay.audit import auditor
-from tests.e2e.test_crashes import KILLED
-from tests.e2e.world import World
+from tests.e2e.world import MakeWorld
 from tests.events import Sent
 
 START = 1_700_000_000_000
@@ -43,35 +40,31 @@ def payments(n: int, seed: int = 1) -> list[Sent]:
 
 
 def test_chances_and_weights_survive_a_kill_and_audit_and_replay_agree_with_what_is_shown(
-    world: Callable[..., World], audited: Callable[..., tuple[int, dict[str, Any]]], tmp_path: Path
+    world: MakeWorld, tmp_path: Path
 ) -> None:
     plan = tmp_path / "streams.toml"
     plan.write_text(PLAN)
     w = world(partitions=1, TRUEUP_STREAMS=str(plan), TRUEUP_BATCH_RECORDS="50")
     sent = payments(1500)
     w.send(sent[: len(sent) // 2])
-    with w.worker("--kill", "4", "4") as worker:
-        assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+    w.killed("--kill", "4", "4")
     w.send(sent[len(sent) // 2 :])  # before it starts: replay has the order of a worker that catches up
     with w.worker() as worker:
-        w.wait_until_applied(len(sent))
+        w.wait_until_applied()
         happened = worker.metric("weighted_outcomes", stream="cards")
         expected = worker.metric("weighted_forecasts", stream="cards", kind="calibrated")
         assert worker.stop() == 0
-    letters = [orjson.loads(each.value or b"") for each in w.read("dead-letters")]
+    letters = w.said("dead-letters")
     assert {each["reason"] for each in letters} == {"label_rate"}
     assert len(letters) == 1500 // 50
-    status, account = audited(w)
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-    shown = orjson.loads(w.command("streams", "show", "cards", "--json").stdout)["streams"]["cards"]
+    w.agree()
+    shown = orjson.loads(w.done("streams", "show", "cards", "--json"))["streams"]["cards"]
     weighted = shown["weighted"]
     assert "withheld" not in shown
     assert (weighted["happened"], weighted["calibrated"]["expected"]) == pytest.approx((happened, expected))
     assert weighted["raw"]["expected"] > 1.5 * weighted["happened"], "scores are twice the risk"
     (learnt,) = [each["version"] for each in shown["calibrators"]]
     assert 0.4 * weighted["events"] < learnt < 0.95 * weighted["events"]
-    replayed = w.command("replay", "--json")
-    assert replayed.returncode == 0, replayed.stderr
-    scored = orjson.loads(replayed.stdout.splitlines()[-1])["contenders"][0]["streams"]["cards"]
+    scored = orjson.loads(w.done("replay", "--json").splitlines()[-1])["contenders"][0]["streams"]["cards"]
     assert scored["weighted"] == weighted
     assert {each["value"] for each in weighted["segments"]} == {"DE", "FR"}

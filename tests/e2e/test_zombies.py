@@ -2,30 +2,14 @@
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from agents.worker import FAILED
-from tests.e2e.world import Worker, World, wait_for
+from tests.e2e.world import MakeWorld, Worker, wait_for
 from tests.events import mixed
 
-MakeWorld = Callable[..., World]
-MADE = mixed(700, seed=3)
 #: Long enough for a busy machine to answer in, short enough to wait for.
 BRIEF = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4"}
-
-
-@contextmanager
-def overtaken(w: World, *accident: str) -> Iterator[Worker]:
-    """Yield a worker that is frozen in the midst of a batch, when another worker has done all there was to do."""
-    w.send(MADE.sent)
-    with w.worker("--freeze", *accident, TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
-        wait_for("the worker to freeze", lambda: frozen(zombie))
-        with w.worker(*accident[2:]) as heir:
-            w.wait_until_applied(len(MADE.sent))
-            yield zombie
-            assert heir.process.poll() is None, heir.printed[-4000:]
 
 
 def frozen(worker: Worker) -> bool:
@@ -36,15 +20,18 @@ def frozen(worker: Worker) -> bool:
 
 def test_a_worker_frozen_before_its_append_is_refused_and_ends(world: MakeWorld) -> None:
     w = world(partitions=1, TRUEUP_BATCH_RECORDS="100", **BRIEF)
-    with overtaken(w, "2", "1") as zombie:  # of a later batch, outputs on their way might time out first
-        zombie.process.send_signal(signal.SIGCONT)
-        assert zombie.process.wait(60) == FAILED, zombie.printed[-4000:]
-        assert "FencedError: another worker has taken over partition" in zombie.printed
+    w.send(mixed(700, seed=3).sent)
+    # Of a later batch, outputs on their way might time out first.
+    with w.worker("--freeze", "2", "1", TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
+        wait_for("the worker to freeze", lambda: frozen(zombie))
+        with w.worker() as heir:
+            w.wait_until_applied()
+            zombie.process.send_signal(signal.SIGCONT)
+            assert zombie.process.wait(60) == FAILED, zombie.printed[-4000:]
+            assert "FencedError: another worker has taken over partition" in zombie.printed
+            assert heir.process.poll() is None, heir.printed[-4000:]
     w.judge()
     # What an empty disk recovers is what the heir wrote, and it is complete.
     shutil.rmtree(w.directory / "data")
-    more = mixed(200, seed=4, start=3_000_000)
-    w.send(more.sent)
-    with w.worker():
-        w.wait_until_applied(len(MADE.sent) + len(more.sent))
+    w.serve(mixed(200, seed=4, start=3_000_000).sent)
     w.judge()

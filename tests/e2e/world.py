@@ -8,19 +8,21 @@ import time
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.group import LeaveGroupRequest
 
 import cli.main
+from replay.audit import auditor
 from state import journal, kinds, rescale
 from state.engine import Partition
 from state.fence import FATES, Fence
@@ -44,7 +46,9 @@ DOOMED = ROOT / "tests/e2e/doomed.py"
 #: Longest wait for anything, s: a bound against hanging, never a measure.
 PATIENCE = 90.0
 
+T = TypeVar("T")
 State = dict[int, dict[bytes, bytes]]
+INPUTS: Final = ("forecasts", "outcomes")
 #: How the keys of rows begin that are no state of the engine's: people and workers write them.
 BESIDE = (
     kinds.CLAIM.key(),
@@ -64,6 +68,7 @@ class Read(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
+    headers: tuple[Any, ...] = ()
 
 
 def wait_for(what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
@@ -114,8 +119,6 @@ class Worker:
                 return response.status, response.read().decode()
         except HTTPError as exc:
             return exc.code, exc.read().decode()
-        except URLError:
-            return 0, ""
         except OSError:
             return 0, ""
 
@@ -180,7 +183,7 @@ class World:
         self.skips: dict[str, dict[int, str]] = {}
         #: The rows that it began with.
         self.begun: State = {}
-        #: Records that tests have counted as sent.
+        #: Input records that were sent by `send`.
         self.sent = 0
 
     def topic(self, label: str) -> str:
@@ -192,9 +195,51 @@ class World:
         """Return the names of all topics, the changelog's too."""
         return [topic.name for topic in topics.wanted(self.settings)]
 
+    def administer(self, ask: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
+        """Ask the brokers for something."""
+
+        async def run() -> T:
+            async with topics.admin_client(self.settings) as admin:
+                return await ask(admin)
+
+        return asyncio.run(run())
+
+    def make(self, widths: Mapping[str, int]) -> None:
+        """Make topics that are nobody's, of so many partitions."""
+        asyncio.run(new_topics(self.bootstrap, widths))
+
+    def configure(self, label: str, **configs: str) -> None:
+        """Give a topic a configuration of its own, dots written as underscores; what it had before is taken back."""
+        own = {name.replace("_", "."): value for name, value in configs.items()}
+        resource = ConfigResource(ConfigResourceType.TOPIC, self.topic(label), own)
+        self.administer(lambda admin: admin.alter_configs([resource]))
+
+    def delete_records(self, label: str, *until: int) -> None:
+        """Delete the first records of a topic, as retention does: of each partition those before an offset."""
+        places = {TopicPartition(self.topic(label), n): RecordsToDelete(offset) for n, offset in enumerate(until)}
+        self.administer(lambda admin: admin.delete_records(places))
+
     def command(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line as a user does, with the settings of this world."""
         return ended(cli.main.main, arguments, {**os.environ, **self.environment, **settings}, PATIENCE)
+
+    def done(self, *arguments: str, **settings: str) -> str:
+        """Run a command that must succeed, and return what it says."""
+        said = self.command(*arguments, **settings)
+        assert said.returncode == 0, said.stdout + said.stderr
+        return said.stdout
+
+    def audit(self, *options: str, **settings: str) -> tuple[int, dict[str, Any]]:
+        """Audit, and return the exit status and the account."""
+        said = self.command("audit", "--json", *options, **settings)
+        assert said.stdout, said.stderr
+        return said.returncode, orjson.loads(said.stdout.splitlines()[-1])
+
+    def agree(self, *options: str, **settings: str) -> dict[str, Any]:
+        """Assert that an audit derives all again, and return its account."""
+        status, account = self.audit(*options, **settings)
+        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+        return account
 
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
@@ -221,9 +266,28 @@ class World:
 
         ``options`` are those of aiokafka's producer.
         """
-        asyncio.run(
-            produced(self.bootstrap, [each._replace(topic=self.topic(each.topic)) for each in records], **options)
-        )
+        records = list(records)
+        named = [each._replace(topic=self.topic(each.topic)) for each in records]
+        asyncio.run(produced(self.bootstrap, named, **options))
+        self.sent += sum(each.topic in INPUTS for each in records)
+
+    def serve(self, records: Iterable[Sent] = (), *accident: str, **settings: str) -> None:
+        """Send records, and let a worker apply all that was sent, and stop."""
+        self.send(records)
+        with self.worker(*accident, **settings) as worker:
+            self.wait_until_applied()
+            assert worker.stop() == 0
+
+    def killed(self, *accident: str, **settings: str) -> None:
+        """Run a worker, or another stage, until its accident kills it."""
+        with self.worker(*accident, **settings) as doomed:
+            assert doomed.process.wait(PATIENCE) == -signal.SIGKILL, doomed.printed[-4000:]
+
+    def refused(self, status: int, *said: str, **settings: str) -> None:
+        """Run a worker that must end by itself, with a status, and say something."""
+        with self.worker(**settings) as worker:
+            assert worker.process.wait(PATIENCE) == status, worker.printed[-4000:]
+            assert [each for each in said if each not in worker.printed] == []
 
     def read(self, label: str, partition: int | None = None) -> list[Read]:
         """Return everything a topic or one of its partitions holds, partition by partition."""
@@ -231,13 +295,17 @@ class World:
         self.visit(label, found.append, partition)
         return sorted(found)
 
+    def said(self, label: str, partition: int | None = None) -> list[dict[str, Any]]:
+        """Return what the records of a topic say, partition by partition."""
+        return [orjson.loads(record.value or b"") for record in self.read(label, partition)]
+
     def visit(self, label: str, visit: Callable[[Read], None], partition: int | None = None) -> None:
         """Show every record of a topic or of one of its partitions, each partition in order."""
 
         async def run() -> None:
             numbers = range(self.partitions) if partition is None else [partition]
             async for r in held(self.bootstrap, self.topic(label), numbers, self._bounded):
-                visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
+                visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp, tuple(r.headers)))
 
         asyncio.run(run())
 
@@ -252,15 +320,19 @@ class World:
         fences = [Fence.decode(value) for value in newest.values() if value]
         return {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
 
-    def wait_until_applied(self, records: int) -> None:
-        """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
+    def wait_until_applied(self, records: int | None = None) -> None:
+        """Return when as many input records have been applied, all offsets are committed, and all rows are written.
+
+        None: all that were sent.
+        """
         self.wait_until_committed(records)
         self._until_written()
 
-    def wait_until_committed(self, records: int) -> None:
-        """Return when offsets behind so many input records are committed."""
-        topics = {self.topic(label): self.partitions for label in ("forecasts", "outcomes")}
-        asyncio.run(until_committed(self.bootstrap, self.name, topics, records, self.require_running))
+    def wait_until_committed(self, records: int | None = None) -> None:
+        """Return when offsets behind so many input records are committed; None: behind all that were sent."""
+        topics = {self.topic(label): self.partitions for label in INPUTS}
+        wanted = self.sent if records is None else records
+        asyncio.run(until_committed(self.bootstrap, self.name, topics, wanted, self.require_running))
 
     def _written(self) -> bool:
         """Whether the rows are those after the last entries of the journal."""
@@ -310,7 +382,7 @@ class World:
         Returns rows by partition, and outputs by topic label and event id; dead letters by topic and offset.
         """
         inputs = [defaultdict(list), defaultdict(list)]  # type: ignore[var-annotated]
-        for topic, label in enumerate(("forecasts", "outcomes")):
+        for topic, label in enumerate(INPUTS):
             for record in self.read(label, partition):
                 inputs[topic][record.partition].append(record)
         state: State = {n: dict(rows) for n, rows in self.begun.items() if partition in (None, n)}
@@ -389,13 +461,8 @@ def worker_of(inputs: Sequence[Sequence[Any]]) -> Callable[[Settings, Get], Open
     """Return what opens the engine of a worker, to fold records of a partition of both topics."""
 
     def opened(settings: Settings, get: Get) -> Opened:
-        decoder = Decoder(settings.policies, settings.limits)
-        reads = decoder.forecast, decoder.outcome
-        return Partition(settings.policies, get), lambda entry: [
-            event
-            for topic, each in along(entry, inputs)
-            for event in named([reads[topic](each.offset, each.key, each.value, each.timestamp)])
-        ]
+        decoder = Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
+        return Partition(settings.policies, get), lambda entry: list(named(decoder.events(along(entry, inputs))))
 
     return opened
 
@@ -425,12 +492,10 @@ async def new_topics(bootstrap: str, widths: Mapping[str, int]) -> None:
     try:
         await admin.create_topics([NewTopic(name, width, 1) for name, width in widths.items()])
         async with asyncio.timeout(PATIENCE):
-            while True:
+            leaders = list[int]()
+            while len(leaders) < sum(widths.values()) or min(leaders) < 0:
                 found = await admin.describe_topics(list(widths))
                 leaders = [each["leader"] for topic in found for each in topic["partitions"]]
-                if len(leaders) == sum(widths.values()) and min(leaders) >= 0:
-                    return
-                await asyncio.sleep(0.05)
     finally:
         await admin.close()
 
@@ -512,3 +577,7 @@ def identity(label: str, value: bytes) -> str:
     if label == "dead-letters":
         return f"{record['topic']}/{record['partition']}/{record['offset']}"
     return f"{event_name(record)} {record['revision']}" if label == "resolved" else str(event_name(record))
+
+
+#: What the fixture `world` is: takes what `World` takes behind the directory.
+MakeWorld = Callable[..., World]

@@ -15,7 +15,7 @@ from tests.bench.tables import sweep
 
 
 def test_a_table_is_read_as_it_was_written_or_its_fault_is_named() -> None:
-    found, wrong = sweep(range(1, 51), whole=0, real=0)
+    found, wrong = sweep(range(1, 51))
     assert not wrong
     assert found["no fault: read"] > 20
     assert len(found) > 12

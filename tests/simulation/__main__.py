@@ -35,7 +35,7 @@ def main() -> int:
             [sys.executable, "-W", "ignore", "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, **FIXED},
         )
-    from tests.simulation import runs, shrink  # noqa: PLC0415 - under the right environment alone
+    from tests.simulation import runs  # noqa: PLC0415 - under the right environment alone
     from tests.simulation.plan import planned  # noqa: PLC0415 - as above
     from tests.simulation.planting import MUTANTS, planted  # noqa: PLC0415 - as above
     from tests.simulation.playing import simulated  # noqa: PLC0415 - as above
@@ -48,7 +48,7 @@ def main() -> int:
         asked = options.faults and options.faults.split(",")
         left = [n for n in range(len(plan.faults)) if not asked or str(n) in asked]
         with simulated(), planted(mutant) if mutant else nullcontext():
-            said, well = shrink.told(plan, left)
+            said, well = runs.told(plan, left)
         print(said)
         return int(not well)
     found = runs.play(options.first, options.histories, options.seconds, options.jobs, mutant)

@@ -15,7 +15,7 @@ from state.journal import Entry
 from streams.faust.changelog import FencedError
 from streams.records.encoding import encoded
 from streams.records.skips import PoisonError
-from tests.simulation import loads, looks, moves, sources
+from tests.simulation import looks, moves, sources
 from tests.simulation.disk import FULL
 from tests.simulation.folds import NOTHING, Folded, WrongError, fold
 from tests.simulation.log import Record
@@ -116,7 +116,7 @@ def _audits(world: World) -> None:
 def _groups(world: World) -> bool:
     """Judge the stages of the group, and of the one that followed it; return whether what was applied is lost."""
     torn = False
-    begun = {WORKER: loads.judged(world)} if world.plan.task == LOAD else {}
+    begun = {WORKER: moves.loaded(world)} if world.plan.task == LOAD else {}
     if world.plan.before:  # what it had answered went with its topics: audits judge the rest
         return torn
     since: sources.Offsets = {}
@@ -132,7 +132,7 @@ def _groups(world: World) -> bool:
             _worker(world, n, each)
             torn = torn or each.torn
         if era is not world.eras[-1]:
-            begun = moves.judged(world, parts | {WORKER: [each.rows for each in folded]})
+            begun = moves.moved(world, parts | {WORKER: [each.rows for each in folded]})
     return torn
 
 

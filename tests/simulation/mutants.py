@@ -1,7 +1,6 @@
 """Planted bugs of workers; see `tests.simulation.planting`."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 from faust.types import TP
@@ -20,12 +19,8 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
-from tests.simulation.mutants_of_sources import Change, not_awaited
-
-
-def _returning(value: Any) -> Callable[[Any], Any]:
-    """Return what replaces a function by one that returns a value."""
-    return lambda _: lambda *_, **__: value
+from tests.simulation.bugs import MOVING, QUIET_AND_KILLED, Bug, not_awaited, returning, struck, unstamped
+from tests.simulation.plan import LOST_TAIL
 
 
 def _never(_: Any) -> Any:
@@ -164,15 +159,6 @@ def _one_on(persisted: Any) -> Any:
     return mutant
 
 
-def _unstamped(send: Any) -> Any:
-    async def append(self: BatchProducer, batches: Any) -> Any:
-        for batch, *_ in batches:
-            batch.stamp = None
-        return await send(self, batches)
-
-    return append
-
-
 def _not_idempotent(send: Any) -> Any:
     async def append(self: BatchProducer, batches: Any) -> Any:
         for batch, *_ in batches:
@@ -212,26 +198,6 @@ def _same_epoch(identify: Any) -> Any:
         return given[loop, name]
 
     return identified
-
-
-def _keeps_place(closed: Any) -> Any:
-    def mutant(self: StateTable, partition: int) -> None:
-        place = self._next.get(partition)
-        closed(self, partition)
-        if place is not None:
-            self._next[partition] = place
-
-    return mutant
-
-
-def _keeps_place_at_reopening(reopened: Any) -> Any:
-    def mutant(self: StateTable, partition: int) -> None:
-        unwritten = self._unwritten.get(partition)
-        reopened(self, partition)
-        if unwritten:
-            self._unwritten[partition] = unwritten
-
-    return mutant
 
 
 def _no_rest(take: Any) -> Any:
@@ -278,18 +244,6 @@ async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 
-def _left_over(unsaid: Any) -> Any:
-    def mutant(self: Heard, label: str, records: Any) -> Any:
-        before = list(self.said[label])
-        left = unsaid(self, label, records)
-        if left and not self.said[label]:
-            at = before.index(records[-len(left) - 1][:2]) + 1 if len(left) < len(records) else 0
-            self.said[label].extend(before[at:])
-        return left
-
-    return mutant
-
-
 def _reads_the_last(positions: Any) -> Any:
     def mutant(self: Places) -> dict[TP, int]:
         return {tp: min(at, max(self.applied(tp)[0] - 1, 0)) for tp, at in positions(self).items()}
@@ -311,56 +265,61 @@ def _unknown(begin: Any) -> Any:
 
 
 #: By what is wrong, in words. The last ones were bugs, and a seed found them.
-MUTANTS: Final[dict[str, list[Change]]] = {
-    "answers go out before the journal has their entry": [(BatchProcessor, "answer", _answers_first)],
-    "answers are not waited for": [(Outputs, "send", not_awaited)],
-    "a checkpoint is written before the answers of its batches are out": [(BatchProcessor, "_note", _written_early)],
-    "an entry says that its own answers are out": [(Served, "entry", _answered_early)],
-    "a row is left out of a checkpoint": [(StateTable, "commit", _rows_dropped)],
-    "rows go to the disk before the changelog": [(StateTable, "commit", _disk_first)],
-    "a checkpoint does not say where the journal goes on": [(BatchProcessor, "_write", _no_head)],
-    "the tail of the outputs is read from one record too late on": [(Outputs, "heard", _heard_late)],
-    "the tail of the outputs is not read": [(Outputs, "heard", lambda _: _deaf)],
-    "an entry has the order of topics, not that of its records": [(Served, "took", _sorted)],
-    "records are merged by arrival": [(PartitionBuffer, "_new", _by_arrival)],
-    "what is in the journal is not folded again": [(topology.Topology, "applied", _not_again)],
-    "the journal is folded again under the settings of now": [(BatchProcessor, "reopen", _as_now)],
-    "a tick that comes again has the time of now": [(PartitionBuffer, "_made", _tick_of_now)],
-    "a tick that comes again goes further": [(BatchProcessor, "_tick", _tick_twice)],
-    "the clock does not tick": [(BatchProcessor, "tick", _returning(0))],
-    "inputs are sought too far": [(BatchConsumer, "seek_wait", _skips_one)],
-    "a row is lost while others are restored": [(state_table, "restore", _short)],
-    "the disk says that it has one row more": [(RocksStore, "persisted_offset", _one_on)],
-    "a hole among the writes of a disk goes unnoticed": [(write_ring, "gap", _returning(None))],
-    "a disk of another changelog is taken": [(RocksStore, "_unfit", _returning(None))],
-    "damage on the disk is an error like others": [(stores, "_is_damage", _returning(0))],
-    "the changelog is written without the claim's epoch": [(BatchProducer, "append", _unstamped)],
-    "a claim raises no epoch": [(BatchProducer, "identify", _same_epoch)],
-    "what is sent again is another batch": [(BatchProducer, "append", _not_idempotent)],
-    "a new claim is written under before the state is restored": [(Changelog, "claim", _active_at_once)],
-    "the end of the changelog is read before it is claimed": [(BatchConsumer, "highwaters", _claims_late)],
-    "the numbers of a producer begin anew": [(Writer, "stamp", lambda _: lambda self, _: (*self.identity, 0))],
-    "who lets go of a partition remembers where it ended": [
-        (StateTable, "closed", _keeps_place),
-        (StateTable, "reopened", _keeps_place_at_reopening),
-    ],
-    "new records are merged while others are folded again": [(PartitionBuffer, "take", _no_rest)],
-    "rows are read of another partition": [(RocksStore, "reader", _of_zero)],
-    "what is fetched while somebody seeks is taken": [(BatchConsumer, "_take_next", _taken_unread)],
-    "what was dropped is not sought again": [(BatchConsumer, "_seek_back", _never)],
-    "a turn is acknowledged before it is answered": [(topology.Topology, "process", _acknowledged_early)],
-    "no checkpoint is ever due": [(Served, "due", _returning(0))],
-    "what moved is answered": [(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))],
-    "rows that were found damaged are restored from where the recovery before ended": [
-        (BatchConsumer, "_claim", lambda _: _vetted_alone)
-    ],
-    "an answer counts as said that only looks like one that is": [(Heard, "unsaid", _left_over)],
-    "the last record that was applied is to be read again although it is deleted": [
-        (Places, "positions", _reads_the_last)
-    ],
-    "a reader does not ask whether the log was cut behind it": [(fetching, "end_of_epoch", lambda _: _never_cut)],
-    "nobody looks whether the last record that was applied is still there": [(PartitionBuffer, "begin", _unknown)],
-    "a leader of the group that no broker answers shares out nothing for minutes": [
-        (fetching.LoopConsumer, "ask_for_topics", _returning(None))
-    ],
+MUTANTS: Final = {
+    "answers go out before the journal has their entry": Bug([(BatchProcessor, "answer", _answers_first)]),
+    "answers are not waited for": Bug([(Outputs, "send", not_awaited)]),
+    "a checkpoint is written before the answers of its batches are out": Bug(
+        [(BatchProcessor, "_note", _written_early)]
+    ),
+    "an entry says that its own answers are out": Bug([(Served, "entry", _answered_early)]),
+    "a row is left out of a checkpoint": Bug([(StateTable, "commit", _rows_dropped)]),
+    "rows go to the disk before the changelog": Bug([(StateTable, "commit", _disk_first)]),
+    "a checkpoint does not say where the journal goes on": Bug([(BatchProcessor, "_write", _no_head)]),
+    "the tail of the outputs is read from one record too late on": Bug([(Outputs, "heard", _heard_late)]),
+    "the tail of the outputs is not read": Bug([(Outputs, "heard", lambda _: _deaf)]),
+    "an entry has the order of topics, not that of its records": Bug([(Served, "took", _sorted)]),
+    "records are merged by arrival": Bug([(PartitionBuffer, "_new", _by_arrival)]),
+    "what is in the journal is not folded again": Bug([(topology.Topology, "applied", _not_again)]),
+    "the journal is folded again under the settings of now": Bug([(BatchProcessor, "reopen", _as_now)]),
+    "a tick that comes again has the time of now": Bug([(PartitionBuffer, "_made", _tick_of_now)], QUIET_AND_KILLED),
+    "a tick that comes again goes further": Bug([(BatchProcessor, "_tick", _tick_twice)], QUIET_AND_KILLED),
+    "the clock does not tick": Bug(
+        [(BatchProcessor, "tick", returning(0))], lambda plan: plan.settings["quiet_seconds"] > 0
+    ),
+    "inputs are sought too far": Bug([(BatchConsumer, "seek_wait", _skips_one)]),
+    "a row is lost while others are restored": Bug([(state_table, "restore", _short)]),
+    "the disk says that it has one row more": Bug([(RocksStore, "persisted_offset", _one_on)]),
+    "a hole among the writes of a disk goes unnoticed": Bug(
+        [(write_ring, "gap", returning(None))], struck("torn disk")
+    ),
+    "a disk of another changelog is taken": Bug([(RocksStore, "_unfit", returning(None))], struck("foreign disk")),
+    "damage on the disk is an error like others": Bug([(stores, "_is_damage", returning(0))], struck("damaged disk")),
+    "the changelog is written without the claim's epoch": Bug([(BatchProducer, "append", unstamped)]),
+    "a claim raises no epoch": Bug([(BatchProducer, "identify", _same_epoch)]),
+    "what is sent again is another batch": Bug([(BatchProducer, "append", _not_idempotent)]),
+    "a new claim is written under before the state is restored": Bug([(Changelog, "claim", _active_at_once)], MOVING),
+    "the end of the changelog is read before it is claimed": Bug([(BatchConsumer, "highwaters", _claims_late)]),
+    "the numbers of a producer begin anew": Bug([(Writer, "stamp", lambda _: lambda self, _: (*self.identity, 0))]),
+    "new records are merged while others are folded again": Bug([(PartitionBuffer, "take", _no_rest)]),
+    "rows are read of another partition": Bug([(RocksStore, "reader", _of_zero)]),
+    "what is fetched while somebody seeks is taken": Bug([(BatchConsumer, "_take_next", _taken_unread)]),
+    "what was dropped is not sought again": Bug([(BatchConsumer, "_seek_back", _never)]),
+    "a turn is acknowledged before it is answered": Bug([(topology.Topology, "process", _acknowledged_early)]),
+    "no checkpoint is ever due": Bug([(Served, "due", returning(0))]),
+    "what moved is answered": Bug([(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))], MOVING),
+    "rows that were found damaged are restored from where the recovery before ended": Bug(
+        [(BatchConsumer, "_claim", lambda _: _vetted_alone)], struck("damaged disk")
+    ),
+    "the last record that was applied is to be read again although it is deleted": Bug(
+        [(Places, "positions", _reads_the_last)], struck("retention")
+    ),
+    "a reader does not ask whether the log was cut behind it": Bug(
+        [(fetching, "end_of_epoch", lambda _: _never_cut)], struck(LOST_TAIL)
+    ),
+    "nobody looks whether the last record that was applied is still there": Bug(
+        [(PartitionBuffer, "begin", _unknown)], struck(LOST_TAIL)
+    ),
+    "a leader of the group that no broker answers shares out nothing for minutes": Bug(
+        [(fetching.LoopConsumer, "ask_for_topics", returning(None))], struck("cut")
+    ),
 }

@@ -1,11 +1,13 @@
-"""Planted bugs of commands and of builds in a group; see `tests.simulation.mutants`."""
+"""Planted bugs of intake, router, commands and builds in a group; see `tests.simulation.planting`."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
+
+from agents.sending import Sender
 from agents.served import Served
 from agents.taken_up import TakenUp
 from agents.topology import Topology
@@ -20,24 +22,16 @@ from replay.moves import is_of_engine
 from state import kinds
 from state import rescale as state_rescale
 from state.formats import ARITHMETIC
+from state.routes import Row
 from streams.config import in_force
-from streams.faust import claims
+from streams.faust import claims, offsets
 from streams.faust.claims import Claims
-from streams.faust.in_force import Announcer
 from streams.faust.membership import Member
+from streams.faust.routed_outputs import RoutedOutputs
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
-from tests.simulation.mutants_of_sources import Change
-from tests.simulation.plan import LOAD, PROMOTE, RESCALE, SKIP, UPGRADE, Plan
-
-
-def _unstamped(append: Any) -> Any:
-    async def mutant(self: Any, batches: Any) -> Any:
-        for batch, *_ in batches:
-            batch.stamp = None
-        return await append(self, batches)
-
-    return mutant
+from tests.simulation.bugs import SOURCED, Bug, not_awaited, returning, unstamped
+from tests.simulation.plan import LASTING, LOAD, PROMOTE, RESCALE, SKIP, UPGRADE
 
 
 def _claims_late(_: Any) -> Any:
@@ -75,10 +69,6 @@ def _later_outputs(answers: Any) -> Any:
             self.waiting = self.waiting._replace(said=self.said)
 
     return mutant
-
-
-def _returning(value: Any) -> Callable[[Any], Any]:
-    return lambda _: lambda *_, **__: value
 
 
 def _once(has_state: Any) -> Any:
@@ -153,14 +143,6 @@ def _all_owners(_: Any) -> Any:
     return lambda recorded, applied: repr([each for each in recorded if each.applied < applied])
 
 
-def _announced_late(announce: Any) -> Any:
-    async def mutant(self: Any, *rest: Any) -> None:
-        asyncio.get_running_loop().create_task(announce(self, *rest))
-        await asyncio.sleep(0)
-
-    return mutant
-
-
 def _as_it_was(_: Any) -> Any:
     return lambda _, __, ___, since: since
 
@@ -171,64 +153,123 @@ async def _nothing(_: Any) -> dict[Any, Any]:
 
 
 #: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, of the
-#: clock, and the last two were bugs: seeds found them.
-MUTANTS: Final[dict[str, list[Change]]] = {
-    "commands write under no claim": [(claims._Producer, "append", _unstamped)],
-    "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
-    "a move takes along what intake has sent and not committed": [
-        (group_states, "routes", lambda _: SimpleNamespace(ORIGIN=SimpleNamespace(letter=b"")))
-    ],
-    "a move does not take intake's offsets along": [(rescale, "_commit", _of_workers_alone)],
-    "what was moved before there was a stream time expires at once": [(state_rescale, "_entries", _timeless)],
-    "a load does not look under its claim whether there is a state": [(first_rows, "_has_state", _once)],
-    "a load is followed by a journal that goes on": [
-        (first_rows, "_has_state", _of_changelog_alone),
-        (first_rows, "_opened", _names_two),
-    ],
-    "audits are not told what was loaded": [(Beginning, "give", _told_nothing)],
-    "two may change the streams file at once": [(streams_file, "_locked", _returning(nullcontext()))],
-    "an audit asks where the journal ends when it knows where the inputs end": [
-        (PartitionReader, "extents", _backwards)
-    ],
-    "an audit that goes on does not know what may come again": [(Matcher, "settled", _forgetful)],
-    "an audit that goes on takes what a zombie says late for another history": [
-        (checkpoint, "_taken_before", _all_owners)
-    ],
-    "an audit does not ask what was left out": [(PartitionReader, "note_skips", _as_it_was)],
-    "an audit does not know what the clock has made due": [
-        (Rederivation, "_due", lambda _: lambda _: lambda *_: False)
-    ],
-    "answers go out before it is written down what is in force": [(Announcer, "announce", _announced_late)],
-    "intake does not ask what was left out": [(TakenUp, "_left_out", lambda _: _nothing)],
-    "a record that was left out is read": [(Topology, "skipped", _returning({}))],
-    "a build folds what another one has answered": [(in_force, "restored", _any_build)],
-    "no other worker gets what this build cannot fold": [(Member, "leave", _returning(None))],
-    "a checkpoint says that later outputs stand before it": [(Served, "answers", _later_outputs)],
-}
 
-#: Which histories may show them.
-WHERE: Final[dict[str, Callable[[Plan], bool]]] = {
-    "commands write under no claim": lambda plan: plan.task in (RESCALE, LOAD),
-    "a move claims when it writes, behind its look at what is there": lambda plan: plan.task == RESCALE,
-    "a move takes along what intake has sent and not committed": lambda plan: plan.task == RESCALE and plan.sourced,
-    "a move does not take intake's offsets along": lambda plan: plan.task == RESCALE and plan.sourced,
-    "what was moved before there was a stream time expires at once": lambda plan: plan.task == RESCALE,
-    "a load does not look under its claim whether there is a state": lambda plan: plan.task == LOAD,
-    "a load is followed by a journal that goes on": lambda plan: plan.before,
-    "audits are not told what was loaded": lambda plan: plan.task == LOAD and plan.audits is not None,
-    "two may change the streams file at once": lambda plan: plan.task == PROMOTE,
-    "an audit asks where the journal ends when it knows where the inputs end": lambda plan: plan.audits is not None,
-    "an audit that goes on does not know what may come again": lambda plan: "--checkpoint" in (plan.audits or ()),
-    "an audit that goes on takes what a zombie says late for another history": lambda plan: (
-        "--checkpoint" in (plan.audits or ())
+
+def _done_when_sent(send: Any) -> Any:
+    def mutant(self: Sender, batch: Any) -> None:
+        send(self, batch)
+        self._done({tp: record.offset + 1 for tp, record in batch})
+
+    return mutant
+
+
+def _route_first(deliver: Any) -> Any:
+    async def mutant(self: Sender, sending: Any, before: Any) -> None:
+        sending.first, sending.then = sending.then, sending.first
+        await deliver(self, sending, before)
+
+    return mutant
+
+
+def _all_at_once(deliver: Any) -> Any:
+    async def mutant(self: Sender, sending: Any, _: Any) -> None:
+        await deliver(self, sending, None)
+
+    return mutant
+
+
+def _where_it_was(begin: Any) -> Any:
+    async def mutant(self: TakenUp, assigned: Any, *rest: Any) -> None:
+        before = dict(self.following)
+        await begin(self, assigned, *rest)
+        self.following.update({tp: before[tp] for tp in assigned if tp in before})
+
+    return mutant
+
+
+def _again(unsaid: Any) -> Any:
+    return lambda self, batch: batch.again is not None or unsaid(self, batch)
+
+
+def _never_committed(committed: Any) -> Any:
+    async def mutant(*asked: Any) -> Any:
+        try:
+            return await committed(*asked)
+        except KafkaError:
+            return {}
+
+    return mutant
+
+
+#: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, of the
+#: clock, and the last two were bugs: seeds found them.
+MUTANTS: Final = {
+    "intake commits what it has sent before it is acknowledged": Bug([(Sender, "send", _done_when_sent)], SOURCED),
+    "intake sends a route before its forecast": Bug([(Sender, "_deliver", _route_first)], SOURCED),
+    "a batch of intake does not wait for the one before it": Bug([(Sender, "_deliver", _all_at_once)], SOURCED),
+    "intake goes on where it was, not where its group is": Bug([(TakenUp, "begin", _where_it_was)], SOURCED),
+    "a coordinator that has moved is taken for one that knows nothing": Bug(
+        [(offsets, "_committed", _never_committed)], SOURCED
     ),
-    "an audit does not know what the clock has made due": lambda plan: (
-        plan.audits is not None and plan.settings["quiet_seconds"] > 0
+    "the router does not wait for what it sends": Bug([(RoutedOutputs, "send", not_awaited)], SOURCED),
+    "what is known to be acknowledged is sent again": Bug([(Served, "unsaid", _again)], SOURCED),
+    "an older label replaces a newer one": Bug([(Row, "accepted", lambda _: lambda *_: True)], SOURCED),
+    "an early label is forgotten": Bug([(Row, "joined", lambda _: lambda *_: [])], SOURCED),
+    "commands write under no claim": Bug(
+        [(claims._Producer, "append", unstamped)], lambda plan: plan.task in (RESCALE, LOAD)
     ),
-    "an audit does not ask what was left out": lambda plan: plan.task == SKIP and plan.audits is not None,
-    "answers go out before it is written down what is in force": lambda plan: plan.audits is not None,
-    "intake does not ask what was left out": lambda plan: plan.task == SKIP and plan.sourced,
-    "a record that was left out is read": lambda plan: plan.task == SKIP,
-    "a build folds what another one has answered": lambda plan: plan.task == UPGRADE,
-    "no other worker gets what this build cannot fold": lambda plan: plan.task == UPGRADE,
+    "a move claims when it writes, behind its look at what is there": Bug(
+        [(rescale, "_claimed", _claims_late)], lambda plan: plan.task == RESCALE
+    ),
+    "a move takes along what intake has sent and not committed": Bug(
+        [(group_states, "routes", lambda _: SimpleNamespace(ORIGIN=SimpleNamespace(letter=b"")))],
+        lambda plan: plan.task == RESCALE and plan.sourced,
+    ),
+    "a move does not take intake's offsets along": Bug(
+        [(rescale, "_commit", _of_workers_alone)], lambda plan: plan.task == RESCALE and plan.sourced
+    ),
+    "what was moved before there was a stream time expires at once": Bug(
+        [(state_rescale, "_entries", _timeless)],
+        # The judge moves rows by the same function: what it sees is that labels do not reach their streams.
+        lambda plan: plan.task == RESCALE and plan.sourced and plan.policies >= LASTING,
+    ),
+    "a load does not look under its claim whether there is a state": Bug(
+        [(first_rows, "_has_state", _once)], lambda plan: plan.task == LOAD
+    ),
+    "a load is followed by a journal that goes on": Bug(
+        [(first_rows, "_has_state", _of_changelog_alone), (first_rows, "_opened", _names_two)], lambda plan: plan.before
+    ),
+    "audits are not told what was loaded": Bug(
+        [(Beginning, "give", _told_nothing)], lambda plan: plan.task == LOAD and plan.audits is not None
+    ),
+    "two may change the streams file at once": Bug(
+        [(streams_file, "_locked", returning(nullcontext()))], lambda plan: plan.task == PROMOTE
+    ),
+    "an audit asks where the journal ends when it knows where the inputs end": Bug(
+        [(PartitionReader, "extents", _backwards)], lambda plan: plan.audits is not None
+    ),
+    "an audit that goes on does not know what may come again": Bug(
+        [(Matcher, "settled", _forgetful)], lambda plan: "--checkpoint" in (plan.audits or ())
+    ),
+    "an audit that goes on takes what a zombie says late for another history": Bug(
+        [(checkpoint, "_taken_before", _all_owners)], lambda plan: "--checkpoint" in (plan.audits or ())
+    ),
+    "an audit does not ask what was left out": Bug(
+        [(PartitionReader, "note_skips", _as_it_was)], lambda plan: plan.task == SKIP and plan.audits is not None
+    ),
+    "an audit does not know what the clock has made due": Bug(
+        [(Rederivation, "_due", lambda _: lambda _: lambda *_: False)],
+        lambda plan: plan.audits is not None and plan.settings["quiet_seconds"] > 0,
+    ),
+    "intake does not ask what was left out": Bug(
+        [(TakenUp, "_left_out", lambda _: _nothing)], lambda plan: plan.task == SKIP and plan.sourced
+    ),
+    "a record that was left out is read": Bug([(Topology, "skipped", returning({}))], lambda plan: plan.task == SKIP),
+    "a build folds what another one has answered": Bug(
+        [(in_force, "restored", _any_build)], lambda plan: plan.task == UPGRADE
+    ),
+    "no other worker gets what this build cannot fold": Bug(
+        [(Member, "leave", returning(None))], lambda plan: plan.task == UPGRADE
+    ),
+    "a checkpoint says that later outputs stand before it": Bug([(Served, "answers", _later_outputs)]),
 }

@@ -1,12 +1,12 @@
 """What a seed stands for: the records that come, the processes that serve them, and the faults that strike."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from state.policy import DEFAULT_CALIBRATOR
 from streams.config import stream_config
-from tests.events import Sent, forecast, mixed
+from tests.events import Sent, forecast, mixed, outcome
 from tests.simulation.loop import BEGIN
 
 #: How long records come, s, if they do not pause; faults strike as long.
@@ -37,6 +37,8 @@ MANY: Final = 10**9
 DEADLY: Final = 0.5
 #: The key of a record that ends every process which reads it.
 POISON: Final = b"poison"
+#: In how many of the histories records have headers.
+TRACED: Final = 0.5
 #: How many of the histories have all stages, and begin at topics with any keys.
 SOURCED: Final = 0.3
 
@@ -165,6 +167,8 @@ role = "forecast"
 event_id = "event_id"
 stream = "stream"
 p = "p"
+carry = { of = "event_id" }
+carry_headers = ["traceparent", "x-*"]
 
 [sources.chargebacks]
 topic = "chargebacks"
@@ -186,6 +190,7 @@ silence = 0
 """,
     """
 closed = true
+on_error = "raw"
 early_ttl = "1500ms"
 [streams.stream-0]
 calibrator = "platt"
@@ -207,6 +212,7 @@ calibrator = "histogram"
 """,
     """
 closed = true
+on_error = "raw"
 [streams.stream-0]
 calibrator = "platt"
 shadow = ["histogram"]
@@ -246,6 +252,8 @@ def planned(seed: int) -> Plan:
     plan = Plan(seed, records, feed, width, names, settings, policies, tuple(_struck(rng, feed, tuple(names))))
     if rng.random() < TASKED:
         plan = _tasked(plan, rng)
+    elif not sourced:
+        plan = _aimed(plan)
     if rng.random() < AUDITED or plan.before:
         plan = _audited(plan, rng)
     if not (plan.sourced or plan.task or plan.audits is not None) and rng.random() < LOSING:
@@ -269,6 +277,9 @@ def _arriving(seed: int, rng: random.Random) -> tuple[list[Sent], float]:
             records.append(each._replace(ts=ts + step * rng.randrange(12)))
     records.sort(key=lambda sent: sent.ts)
     records += [forecast(f"{seed}-last-{n}", 0.5, records[-1].ts + 300) for n in range(3)]  # ripe by the clock alone
+    if random.Random(f"headers {seed}").random() < TRACED:
+        headers = [(("traceparent", b"00-%d" % n), ("x-of", b""), ("other", b"1")) for n in range(len(records))]
+        records = [each._replace(headers=own) for each, own in zip(records, headers, strict=True)]
     return records, feed + sum(pause for _, pause in pauses) / 1000
 
 
@@ -323,6 +334,50 @@ def _losing(plan: Plan, rng: random.Random) -> Plan:
     return plan._replace(records=[*plan.records, *later], faults=(*plan.faults, lost))
 
 
+def _aimed(plan: Plan) -> Plan:
+    """Return a plan of workers alone, some of them with a scene that chance would seldom draw."""
+    rng = random.Random(f"aimed {plan.seed}")
+    scene = rng.choice(SCENES) if rng.random() < AIMED else None
+    return plan if scene is None else scene(plan, list(plan.names), rng)
+
+
+def _quiet_end(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
+    """Kill who writes down a tick of the clock; a label comes before the ticks are made again."""
+    last = plan.records[-1].ts
+    label, at = outcome(f"{plan.seed}-last-0", 1, last + 2400), last / 1000 - BEGIN + 1.9
+    faults = [Fault(f"kill{AMID}an append", each, at, 1, 1 + 1.5 * rng.random()) for each in workers]
+    settings = plan.settings | {"quiet_seconds": 1.0, "checkpoint_seconds": 5.0}
+    return plan._replace(records=[*plan.records, label], settings=settings, faults=(*plan.faults, *faults))
+
+
+def _damaged_meanwhile(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
+    """Let partitions come to a worker, go, and come back when its disk is damaged."""
+    one, other = rng.choice(workers), rng.choice(workers)
+    at = 2 * rng.random()
+    faults = (
+        Fault("kill", other, at, 0, 0.5),
+        Fault("damaged disk", one, at + 6, 0, 0),
+        Fault("kill", other, at + 6.5, rng.randrange(300), 1),
+    )
+    return plan._replace(faults=(*plan.faults, *faults))
+
+
+def _unheard(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
+    """Let no broker answer a worker that has just started."""
+    one, at = rng.choice(workers), plan.feed * rng.random()
+    cut = Fault(f"cut{AMID}a look", one, at + 0.1, rng.randrange(12), 2 + 4 * rng.random())
+    return plan._replace(faults=(*plan.faults, Fault("kill", one, at, 0, 0.2), cut))
+
+
+#: Scenes that chance would seldom draw, and how many of the histories of workers alone without a task have one.
+SCENES: Final[tuple[Callable[[Plan, list[str], random.Random], Plan], ...]] = (
+    _quiet_end,
+    _damaged_meanwhile,
+    _unheard,
+)
+AIMED: Final = 0.25
+
+
 def _at_operator(rng: random.Random, whom: str, at: float) -> Fault:
     (kind,) = rng.choices(tuple(AT_OPERATORS), tuple(AT_OPERATORS.values()))
     long, after = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random()), int(rng.random() ** 2 * 800)
@@ -338,6 +393,13 @@ def _tasked(plan: Plan, rng: random.Random) -> Plan:
     begin = rng.choice((0.2, 0.5)) * (plan.feed if task != LOAD else 2.0)
     begins = begin, begin + rng.choice((1.0, 4.0, 20.0)) * (0.5 + rng.random())
     faults, records = list(plan.faults), list(plan.records)
+    scene = random.Random(f"scene {plan.seed}")
+    if task == RESCALE and scene.random() < AIMED:  # before most partitions have a time
+        begin = max(0.1, records[scene.choice((1, 2, 3, 5)) % len(records)].ts / 1000 - BEGIN)
+        begins = begin, begin + 5.0
+    elif task == LOAD and scene.random() < AIMED:  # one stands still between its look and its claim, and another loads
+        begins = begin, begin + 1.0
+        faults.append(Fault(f"pause{AMID}a claim", OPERATORS[0], begin - 0.1, 0, 8 + 8 * scene.random()))
     struck = rng.choice((0, 1, 2, 3))
     faults += [_at_operator(rng, rng.choice((OPERATORS[0], *OPERATORS)), begin) for _ in range(struck)]
     for _ in range(rng.choice((0, 1, 2))):

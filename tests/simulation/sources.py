@@ -22,7 +22,7 @@ from tests.simulation.world import World
 
 
 class Made(NamedTuple):
-    """A record that must be there: of which one it was made, its key and its timestamp; None: that of the broker.
+    """A record that must be there: of which one it was made, key, headers and timestamp; None: that of the broker.
 
     ``then`` if it must come after what else was made of the same, ``left`` if that was left out.
     """
@@ -31,8 +31,14 @@ class Made(NamedTuple):
     offset: int
     then: bool
     key: bytes | None
+    headers: tuple[Any, ...]
     stamp: int | None
     left: bool
+
+    def is_like(self, record: Record) -> bool:
+        """Whether a record of the same value is it."""
+        said = record.key, tuple(record.headers)
+        return (self.key, self.headers) == said and self.stamp in (None, record.timestamp)
 
 
 class TakenUp(NamedTuple):
@@ -83,7 +89,7 @@ def _wanted(world: World, since: Offsets, until: Offsets) -> Wanted:
 
     A move only knows by routes and labels that something was sent and not committed.
     """
-    early = "forecasts", "dead-letters"
+    early = "forecasts", "dead-letters", "calibrated"
     maker = Maker(world.base)
     ids = {topic: world.kafka.topic_id(topic).hex for topic in WIDTHS}
     maker.know({label: world.widths[topic] for label, topic in maker.topics.items()}, ids)
@@ -98,7 +104,8 @@ def _wanted(world: World, since: Offsets, until: Offsets) -> Wanted:
                 for then, made in enumerate((making.first, making.then)):
                     for (label, n), records in made.items():
                         for each in records if label in early or not late else ():
-                            one = Made(source, record.offset, bool(then), each.key, each.stamp, stands is not record)
+                            said = each.key, tuple(each.headers), each.stamp
+                            one = Made(source, record.offset, bool(then), *said, stands is not record)
                             wanted[maker.topics[label], n][each.value] = one
     return wanted
 
@@ -127,7 +134,7 @@ def _intake(world: World, wanted: Wanted, until: Offsets) -> First:
     for place, record in sent_by(world, INTAKE):
         value, said = record.value or b"", f"{place[0]}/{place[1]}@{record.offset}"
         made = wanted[place].get(value)
-        if made is None or made.key != record.key or made.stamp not in (None, record.timestamp):
+        if made is None or not made.is_like(record):
             raise WrongError(f"{said} is nothing that a source record becomes")
         eras = [each for each in taken_up[made.source] if each.by == record.by and each.at < record.at]
         if not eras or eras[-1].since > made.offset:
@@ -208,6 +215,7 @@ class _Routed(NamedTuple):
     entry: int
     key: bytes | None
     value: bytes
+    headers: tuple[Any, ...]
     stamp: int | None
 
 
@@ -252,8 +260,8 @@ def _routed(world: World, folded: list[Folded]) -> dict[Place, dict[int, list[_R
             batch = outputs.batch(n, settings)
             batch.add(made)
             for (label, partition), records in batch.made.items():
-                for key, value, stamp, _ in records:
-                    one = _Routed(n, entry.number, key, value, stamp)
+                for key, value, stamp, headers in records:
+                    one = _Routed(n, entry.number, key, value, tuple(headers), stamp)
                     wanted[outputs.topics[label], partition][n].append(one)
     return wanted
 
@@ -261,7 +269,8 @@ def _routed(world: World, folded: list[Folded]) -> dict[Place, dict[int, list[_R
 def _found(record: Record, made: list[_Routed], follows: int) -> int | None:
     """Return which of the records it is: the one that follows, or one that was there before; None: neither."""
     for n in (follows, *range(follows - 1, -1, -1)):
-        if n < len(made) and (made[n].key, made[n].value) == (record.key, record.value):
+        said = record.key, record.value, tuple(record.headers)
+        if n < len(made) and (made[n].key, made[n].value, made[n].headers) == said:
             return n if made[n].stamp in (None, record.timestamp) else None
     return None
 

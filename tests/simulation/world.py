@@ -242,7 +242,7 @@ class World:
     def send(self, sent: Sent) -> None:
         """Append a record to an input."""
         batch = RecordBatch(1 << 20, 0)
-        batch.extend([(sent.key, sent.value, sent.ts, [])])
+        batch.extend([(sent.key, sent.value, sent.ts, list(sent.headers))])
         topic = getattr(self.sending.base, sent.topic, sent.topic)
         place = topic, partition(sent.key, self.widths[topic])
         self.kafka.append(place, batch.sealed(-1, -1, -1), "producer")

@@ -1,9 +1,11 @@
 """A broker that freezes, dies, or comes back with less than it had."""
 
 import asyncio
+import os
 import signal
 import uuid
 from pathlib import Path
+from struct import unpack_from
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
@@ -11,8 +13,7 @@ from aiokafka.structs import TopicPartition
 
 from agents.worker import FAILED
 from lab.broker import Broker
-from tests.chaos.trials import shorten
-from tests.e2e.test_losses import PATIENT, send
+from tests.e2e.test_losses import PATIENT, forecasts
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.simulation.test_contract import LOADING, told
@@ -23,8 +24,7 @@ def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_it
 ) -> None:
     # Small batches, so that the broker stops answering while there is still work.
     w = World(broker.bootstrap, tmp_path, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
-    made = mixed(1500)
-    w.send(made.sent)
+    w.send(mixed(1500).sent)
     with w.worker() as worker:
         wait_for("the first records", lambda: worker.metric("records_total") > 0)
         broker.pause()
@@ -37,23 +37,34 @@ def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_it
         wait_for("it to go on", worker.ready)
         broker.kill()
         broker.start()
-        w.wait_until_applied(len(made.sent))
+        w.wait_until_applied()
         assert worker.stop() == 0
         assert "answers again" in worker.printed
     w.judge()
 
 
+def shorten(directory: Path) -> None:
+    """Take the last batch from the only segment of a partition, as a power loss does."""
+    (log,) = directory.glob("*.log")
+    data, at, last = log.read_bytes(), 0, 0
+    while at < len(data) and (length := unpack_from(">i", data, at + 8)[0]):
+        last, at = at, at + 12 + length
+    os.truncate(log, last)
+    for index in directory.glob("*.*index"):
+        index.unlink()
+
+
 def test_an_input_that_is_cut_and_written_anew_ends_a_worker_that_runs(broker: Broker, tmp_path: Path) -> None:
     w = World(broker.bootstrap, tmp_path, partitions=1, replication=1, **PATIENT)
-    send(w, 0, 50)
-    send(w, 50, 100)
+    w.send(forecasts(0, 50))
+    w.send(forecasts(50, 100))
     with w.worker() as worker:
-        w.wait_until_applied(100)
+        w.wait_until_applied()
         worker.process.send_signal(signal.SIGSTOP)
         broker.kill()
         shorten(broker.directory / "data" / f"{w.topic('forecasts')}-0")
         broker.start()
-        send(w, 100, 700)
+        w.send(forecasts(100, 700))
         worker.process.send_signal(signal.SIGCONT)
         assert worker.process.wait(90) == FAILED
         assert f"{w.topic('forecasts')}/0 offset 50 is not the record that was applied before" in worker.printed

@@ -12,9 +12,7 @@ def test_a_session_that_is_too_short_for_the_brokers_is_refused_with_what_they_a
     broker: Broker, tmp_path: Path
 ) -> None:
     one = World(broker.bootstrap, tmp_path, 1, TRUEUP_SESSION_SECONDS="3")
-    with one.worker() as worker:
-        assert worker.process.wait(60) == 78
-        assert "TRUEUP_SESSION_SECONDS=3 is not what the brokers allow: 6 to 1800 s" in worker.printed
+    one.refused(78, "TRUEUP_SESSION_SECONDS=3 is not what the brokers allow: 6 to 1800 s")
     one.environment["TRUEUP_SESSION_SECONDS"] = "6"
     one.reconfigure()
     assert asyncio.run(topics.check(one.settings)) == []

@@ -2,27 +2,22 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaProducer
 
-from cli import main, options
+from cli import options
 from lab.broker import Broker
 from replay import restore, snapshot
-from replay.audit import auditor
 from replay.audit.output_matcher import Unauditable
 from replay.snapshot import Manifest
 from state.fence import FATES, INPUT_FATES
-from tests.e2e.world import World, held, wait_for
+from tests.e2e.world import INPUTS, MakeWorld, World, held, wait_for
 from tests.events import mixed
 
-Audited = Callable[..., tuple[int, dict[str, Any]]]
-INPUTS = "forecasts", "outcomes"
 OUTPUTS = "calibrated", "resolved", "dead-letters"
 
 
@@ -32,26 +27,6 @@ def key(directory: Path, name: str) -> Path:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(made)], check=True)  # noqa: S607
     (directory / f"{name}.signers").write_text(f"{name} {made.with_suffix('.pub').read_text()}")
     return made
-
-
-def delete(world: World, until: Mapping[str, Sequence[int]]) -> None:
-    """Delete the first records of topics, as retention does: by label, up to an offset in each partition."""
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=world.bootstrap)
-        await admin.start()
-        try:
-            await admin.delete_records(
-                {
-                    TopicPartition(world.topic(label), n): RecordsToDelete(before_offset=offset)
-                    for label, offsets in until.items()
-                    for n, offset in enumerate(offsets)
-                }
-            )
-        finally:
-            await admin.close()
-
-    asyncio.run(run())
 
 
 def copy(world: World, to: World, left_out: Sequence[Sequence[int]] = ((0, 0), (0, 0))) -> None:
@@ -86,18 +61,8 @@ def came(world: World) -> int:
 
 
 def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
-    world: Callable[..., World],
-    broker: Broker,
-    tmp_path: Path,
-    audited: Audited,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    world: MakeWorld, broker: Broker, tmp_path: Path
 ) -> None:
-    def run(of: World, *command: str) -> int:
-        for name, value in of.environment.items():
-            monkeypatch.setenv(name, value)
-        return main.main(command)
-
     file, own, signers = tmp_path / "state.snapshot", key(tmp_path, "auditor"), tmp_path / "auditor.signers"
     key(tmp_path, "stranger")
     parts = [mixed(300, seed=seed, start=1_000_000 + seed * 60_000).sent for seed in (1, 2, 3)]
@@ -109,22 +74,21 @@ def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
             old.send(parts[0])
             wait_for("a checkpoint", lambda: worker.ready() and sum(old.applied().values()) > 100)
             old.send(parts[1])
-            assert run(old, "snapshot", str(file), "--sign", str(own)) == options.DONE  # it runs
-            assert f"rows of {old.name}, in 2 partitions with" in capsys.readouterr().out
+            taken = old.done("snapshot", str(file), "--sign", str(own))  # it runs
+            assert f"rows of {old.name}, in 2 partitions with" in taken
             old.send(parts[2])
-            old.wait_until_applied(sum(map(len, parts)))
+            old.wait_until_applied()
             assert worker.stop() == 0
         made = snapshot.read(file, signers)
-        assert 0 < made.applied < sum(map(len, parts))
+        assert 0 < made.applied < old.sent
 
         # An audit begins there after retention.
         at = offsets(made)
         early = {label: [max(0, offset - 3) for offset in at[label]] for label in INPUTS}
-        delete(old, at | early)
-        status, account = audited(old, snapshot=file, signers=signers)
-        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-        checked = account["checked"]
-        assert checked["forecasts"] + checked["outcomes"] == sum(map(len, parts)) - made.applied
+        for label, until in (at | early).items():
+            old.delete_records(label, *until)
+        checked = old.agree("--from", str(file), "--signers", str(signers))["checked"]
+        assert checked["forecasts"] + checked["outcomes"] == old.sent - made.applied
         assert checked["calibrated"] > 0
 
         # Another cluster has records only from behind the snapshot on, and then all of them, with other offsets.
@@ -147,8 +111,7 @@ def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
     refused("damaged", of=damaged)
     assert not new.read("changelog")
 
-    assert run(new, "state", "restore", str(file), "--signers", str(signers)) == options.DONE
-    assert f"rows of {old.name}" in capsys.readouterr().out
+    assert f"rows of {old.name}" in new.done("state", "restore", str(file), "--signers", str(signers))
     new.begun = new.state()
     with new.worker() as worker:
         new.wait_until_applied(sum(len(new.read(label)) for label in INPUTS))
@@ -157,10 +120,10 @@ def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
     assert came(new) == counted
     for fate in ("forecasts_issued", "forecasts_duplicate", "forecasts_dead", "outcomes_dead"):
         assert new.applied()[fate] == applied[fate], "each record counts once, on one cluster or the other"
-    status, account = audited(new)
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    account = new.agree()
     assert all("'trueup state restore' made of state.snapshot" in each for each in account["loaded"].values())
-    assert run(new, "state", "restore", str(file)) == options.MISCONFIGURED
-    assert "has a state already" in capsys.readouterr().err
+    twice = new.command("state", "restore", str(file))
+    assert twice.returncode == options.MISCONFIGURED
+    assert "has a state already" in twice.stderr
     with pytest.raises(Unauditable, match=f"is of application {old.name}, not of {new.name}"):
         snapshot.require_same(file, made, new.settings)
