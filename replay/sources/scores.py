@@ -148,6 +148,12 @@ def _numbers(column: Column, cells: list[str]) -> Floats:
     }
     mark = min(wrong, key=lambda each: len(wrong[each]))
     if wrong[mark]:
-        raise column.wrong(wrong[mark][0], ", which is no number; correct it, or leave it empty")
+        at = wrong[mark][0]
+        hint = (
+            f", but a list: write a column with one of its values, and name it by {column.option}"
+            if cells[at][:1] in "[("
+            else "; correct it, or leave it empty"
+        )
+        raise column.wrong(at, f", which is no number{hint}")
     found: Floats = np.array([float(cell.replace(mark, ".")) if cell else np.nan for cell in cells], dtype=np.float64)
     return found

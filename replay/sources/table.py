@@ -6,6 +6,7 @@ or with the forecast if the table does not say when labels came.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, tzinfo
 from functools import cached_property
@@ -335,10 +336,11 @@ def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str,
     when = quoted(found["--time"].cells[at])
     others = int(wrong.sum()) - 1
     more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""
+    swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
     raise found["--label-time"].wrong(
         at,
         f", before its score's time {when}{more}; correct the times, or leave out --label-time to take labels as known "
-        "with the score",
+        f"with the score.{swapped}",
     )
 
 
@@ -349,6 +351,14 @@ def _labels(column: Column, columns: Columns) -> Floats:
     try:
         meant = meanings(counts, columns.labels) | {"": np.nan}
     except ValueError as exc:
-        raise TableError(f"--label {shown(columns.label)} {exc}") from exc
+        raise TableError(f"--label {shown(columns.label)} {exc}{_when(column, columns)}") from exc
     found: Floats = np.array([meant[cell] for cell in cells])
     return found
+
+
+def _when(column: Column, columns: Columns) -> str:
+    """Return what to do with a label's column that holds times; empty if it holds something else."""
+    with suppress(TableError):
+        times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
+        return "; if it says when what you forecast happened, name it by --label-time, too"
+    return ""

@@ -52,6 +52,7 @@ _ISO: Final = re.compile(
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 #: A number whose last digits were not written, where there are fewer behind the mark than the exponent says.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
+_OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
 #: How else people write times; what fits is proposed, not taken.
 _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
@@ -290,6 +291,8 @@ def _wrong(
 
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
     """Return what to say of a cell that is written in no known way, as others are."""
+    if _OF_DAY.fullmatch(cell):
+        return f", a time of day; {column.option} needs a column with dates"
     if (match := _ISO.fullmatch(cell)) and match[15]:
         return f", which names the zone {match[15]!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
     if fits := _fitting(unknown[:_TRIED], clock):

@@ -124,6 +124,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             r"100% of the scores are not in \[0, 1\] .* --score-unit",
         ),
         # Labels: what is not known is asked about, and None beside a word may be the other answer.
+        (labelled(*(f"2026-01-{n + 10}" for n in range(12))), PLAIN, "name it by --label-time, too"),
         (
             labelled(*(str(n / 100) for n in range(60))),
             PLAIN,
