@@ -78,6 +78,11 @@ def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
 
 
 def _nested(option: str, name: str, number: int, value: object) -> TableError:
+    if isinstance(value, dict) and list(value)[:2] in (["0"], ["0", "1"]):
+        return TableError(
+            f"{option} {shown(name)}: row {number} holds a whole column, as pandas writes it; write a row a line, with "
+            "to_json(path, orient='records', lines=True)"
+        )
     inner = next(_paths(value, name))
     return TableError(
         f"{option} {shown(name)}: row {number} holds {quoted(value)}; name a value inside, such as '{inner}'"

@@ -1,6 +1,7 @@
 """Columns of a Parquet table: text, numbers and times of any type, and values inside lists and structs."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import tzinfo
@@ -97,12 +98,26 @@ def _inside(arrow: Any, said: str, column: Any, step: str | int) -> Any:  # noqa
             raise TableError(f"{said}: not every row has a value [{step}]: {exc}") from exc
     if isinstance(step, str) and arrow.types.is_struct(kind) and step in [field.name for field in kind]:
         return arrow.compute.struct_field(column, step)
-    raise TableError(f"{said}: there is no {step} in {kind}")
+    raise TableError(f"{said}: there is no {step} in {kind}; name a value inside, such as '{_example(arrow, kind)}'")
 
 
 def _is_list(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
     types = arrow.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _example(arrow: Any, kind: Any) -> str:  # noqa: ANN401 - pyarrow's
+    """Return steps from a type to a number inside it: of a list to the second value, as of the class 1."""
+    if _is_list(arrow, kind):
+        return "[1]" + _example(arrow, kind.value_type)
+    if arrow.types.is_struct(kind):
+        fields = sorted(kind, key=lambda field: not _is_list(arrow, field.type) or not _is_float(arrow, field.type))
+        return f".{fields[0].name}{_example(arrow, fields[0].type)}"
+    return ""
+
+
+def _is_float(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
+    return bool(arrow.types.is_floating(kind.value_type))
 
 
 def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None) -> tuple[Any, bool]:  # noqa: ANN401 - pyarrow's
@@ -111,7 +126,9 @@ def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None)
     if types.is_dictionary(kind):
         return _cells(arrow, option, said, column.dictionary_decode(), zone)
     if types.is_nested(kind):
-        raise TableError(f"{said} holds {kind}; name a value inside by its path, such as NAME.field or NAME[1]")
+        flag, name = said.split(" ", 1)
+        example = shlex.quote(name + _example(arrow, kind))
+        raise TableError(f"{said} holds {kind}; name a value inside, such as {flag} {example}")
     if types.is_time(kind) or types.is_duration(kind):
         raise TableError(f"{said} holds {kind}, without dates; name a column of times")
     naive = "time" in option and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None))

@@ -8,6 +8,7 @@ import codecs
 import csv
 import io
 import re
+import shlex
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -246,9 +247,13 @@ def _columns(
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
+            line = reader.line_num
+            with _text(path, encoding) as again_read:
+                escaped = any('\\"' in each for each in again_read)
+            twice = f"""; sed 's/\\\\"/""/g' {shlex.quote(str(path))} > table.csv writes \\" so""" if escaped else ""
             raise TableError(
-                f"{path}: line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed, "
-                'or that is not written twice inside of a cell, but as \\"'
+                f"{path}: line {line} cannot be read as a row ({exc}): look for a quote that is not closed, or that is "
+                f"not written twice inside of a cell{twice}"
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
@@ -273,6 +278,8 @@ def _regular(
             continue
         if len(row) < least or any(cell.strip() for cell in row[width:]):
             cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
+            if len(row) == width + 1 and batch[0] is row:
+                cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"
             raise TableError(
                 f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
                 "put quotes around the cell that holds a separator"
