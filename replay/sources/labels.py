@@ -14,6 +14,11 @@ from replay.sources.column import MISSING
 _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
+    # The same in other languages.
+    **dict.fromkeys(("falsch", "faux", "falso", "onwaar", "fałsz", "ложь"), 0),
+    **dict.fromkeys(("wahr", "vrai", "verdadero", "verdadeiro", "vero", "waar", "prawda", "истина"), 1),
+    **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет"), 0),
+    **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да"), 1),
 }
 #: Text that stands where nothing is known.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
@@ -21,6 +26,14 @@ _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
 _NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
+#: What words probably mean; it is proposed, not taken.
+_LIKELY: Final = {
+    **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),
+    **dict.fromkeys(("fp", "false positive", "tn", "true negative"), 0),
+    **dict.fromkeys(("tp", "true positive", "fn", "false negative", "confirmed fraud", "confirmed_fraud"), 1),
+    **dict.fromkeys(("bad", "default", "defaulted", "charged off", "chargeback", "churned"), 1),
+    **dict.fromkeys(("open", "pending", "unknown", "indeterminate", "current", "in progress"), None),
+}
 #: By name: what ``--labels`` may say that a label means.
 _MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
 #: More different values than this are no labels.
@@ -87,7 +100,7 @@ def _usual(name: str) -> int | None:
 
 
 def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str, str], known: Meanings) -> str:
-    """Return the sentence that asks what values mean, with an answer that lacks only what is not known."""
+    """Return the sentence that asks what values mean, with an answer that can be typed as it is."""
     first = unknown[0]
     listed = [value for value, name in names.items() if name not in _NOTHING or known.get(name, 0) is not None]
     if len({names[value] for value in listed}) > _MOST:
@@ -95,14 +108,29 @@ def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str,
     written: dict[str, str] = {}
     for value in listed:
         written.setdefault(names[value], value.strip())
-    # In 1 and 2, as in -1 and 1, a number means what the other leaves to it.
-    sure: Meanings = {} if all(map(_is_number, written)) else known
-    meant = {1: "1", 0: "0", None: "skip"}
-    said = [f"{value}={meant[sure[name]] if name in sure else '?'}" for name, value in written.items()]
+    said = _proposal(written, values, known)
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(said)
+    csv.writer(text, lineterminator="").writerow(f"{value}={meaning}" for value, meaning in said.items())
     found = ", ".join(f"{value!r} ({values[value]:,})" for value in listed)
     return (
-        f"holds {found}, and what {first!r} means is not known. Write 0, 1 or skip (no label) for each ?, and add: "
-        f"--labels {shlex.quote(text.getvalue())}"
+        f"holds {found}, and what {first!r} means is not known. If it is this, add: "
+        f"--labels {shlex.quote(text.getvalue())}; else write 0, 1 or skip (no label) behind each"
     )
+
+
+def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
+    """Return what values may mean, by their text: of numbers the largest is 1, of other words the rarest."""
+    meant = {name: known[name] for name in shown if name in known}
+    try:
+        order = {name: float(name) for name in shown}
+        if {*meant.values()} < {0, 1}:
+            meant = {}  # in 1 and 2, as in -1 and 1, a number means what the other leaves to it
+    except ValueError:
+        order = {name: -float(sum(n for value, n in values.items() if _name(value) == name)) for name in shown}
+    meant |= {name: _LIKELY[name] for name in shown if name not in meant and name in _LIKELY}
+    asked = sorted((name for name in shown if name not in meant), key=order.__getitem__)
+    found = dict(meant) | dict.fromkeys(asked)
+    for meaning, at in ((0, 0), (1, -1)):
+        if asked and meaning not in meant.values():
+            found[asked[at]] = meaning
+    return {shown[name]: "skip" if meaning is None else str(meaning) for name, meaning in found.items()}

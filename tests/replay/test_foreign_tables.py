@@ -104,8 +104,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
     ("text", "columns", "said"),
     [
         (f"{ROWS}\n", PLAIN, "if the table has no header, name columns by number"),
-        (f"{HEADER}\n1,.25,1,2026-01-01\n2,.5,0,2026-01-02\n", PLAIN, "row 2 has 4 cells, and the header names 3"),
-        (f'{HEADER},note\n.5,1,2026-01-01,"say \\"no\\", then"\n', PLAIN, "look for a quote that is not closed"),
+        (f"{HEADER}\n1,.25,1,2026-01-01\n2,.5,0,2026-01-02\n", PLAIN, "if rows begin with a name"),
+        (f'{HEADER},note\n.5,1,2026-01-01,"say \\"no\\", then"\n', PLAIN, "; sed 's/.*' .* writes"),
         # Numbers that may be read in two ways.
         (
             f'{HEADER},amount\n.5,1,2026-01-01,950\n.5,1,2026-01-01,"1,250"\n',
@@ -123,16 +123,18 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             PLAIN,
             r"100% of the scores are not in \[0, 1\] .* --score-unit",
         ),
-        # Labels: what is not known is asked about, and None beside a word may be the other answer.
+        # Labels: a proposal must not turn them over, and None beside a word may be the other answer.
         (labelled(*(f"2026-01-{n + 10}" for n in range(12))), PLAIN, "name it by --label-time, too"),
         (
             labelled(*(str(n / 100) for n in range(60))),
             PLAIN,
             "holds '0.01' and 59 other values.* name the column of labels",
         ),
-        (labelled("good", "good", "bad", "open"), PLAIN, "--labels 'good=\\?,bad=\\?,open=\\?'"),
-        (labelled("100%", "0%"), PLAIN, "--labels '100%=\\?,0%=\\?'"),
-        (labelled("fraud", "none", "none"), PLAIN, "--labels 'fraud=1,none=\\?'"),
+        (labelled("good", "good", "bad", "open"), PLAIN, "--labels good=0,bad=1,open=skip"),
+        (labelled("100%", "0%"), PLAIN, "--labels 0%=0,100%=1"),
+        (labelled("fraud", "none", "none"), PLAIN, "--labels fraud=1,none=0"),
+        (labelled("b1", "b0", "b0"), PLAIN, "--labels b0=0,b1=1"),
+        (labelled("TP", "FP", "TN", "FN"), PLAIN, "--labels TP=1,FP=0,TN=0,FN=1"),
         # Times that lack digits or an offset, and such as could be read in two ways.
         (timed("1.767226E+09"), PLAIN, r"row 2 holds '1.767226E\+09', whose last digits were cut"),
         (timed("2026-01-01T00:00:00[Europe/Atlantis]"), PLAIN, "names the zone 'Europe/Atlantis'; --time-zone says"),
@@ -163,12 +165,16 @@ def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "y"),
     [
+        ("WAHR FALSCH", [1, 0]),  # Excel, in German, and in French
+        ("vrai faux", [1, 0]),
+        ("Sí No", [1, 0]),
+        ("да нет", [1, 0]),
         ("1,0 0,0", [1, 0]),
         ("0x01 0x00", [1, 0]),  # a bit of SQL Server
         ("b'1' b'0'", [1, 0]),  # and of MySQL, by pandas
     ],
 )
-def test_labels_of_databases_are_read(tmp_path: Path, written: str, y: list[int]) -> None:
+def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[int]) -> None:
     lines = "".join(f".5;{label};2026-01-01\n" for label in written.split())
     assert rows(tmp_path, f"p;y;t\n{lines}").labels.tolist() == y
 
@@ -301,6 +307,7 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
     [
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s.w", r"no such field; there are: s\.v\[1\], y, t"),
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s", r"row 1 holds .* such as 's\.v\[1\]'"),
+        ('{"s": {"0": 1, "1": 0}, "y": {"0": 1, "1": 0}, "t": {"0": 1}}', "s", "a whole column, as pandas writes it"),
         (
             '{"s": 1, "y": 1, "t": 1}\n{"s": 1,',
             "s",
