@@ -2,6 +2,8 @@
 
 import math
 import re
+import unicodedata
+from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,6 +29,8 @@ _GROUPED: Final = {
     )
     for mark, other in (".,", ",.")
 }
+#: A number with a mark of three characters or less before or behind it.
+_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019\u00a0\u202f ]*\d)\s*([^\d\s.,+-]{1,3})?")
 #: So many scores tell their unit.
 _ENOUGH: Final = 20
 
@@ -77,12 +81,30 @@ def numbers(column: Column) -> Floats:
     """Read a column of plain numbers, NaN where a cell is empty; as `read` does, but for units."""
     if not isinstance(column.cells, list):
         return _plain(column)
-    return _numbers(column, _ungrouped(column, _signed(column)))
+    return _numbers(column, _ungrouped(column, _amounts(column, _signed(column))))
 
 
 def _signed(column: Column) -> list[str]:
     """Return cells with the minus that computers know, where a spreadsheet has written another."""
     return [cell.replace("\u2212", "-") for cell in column.present()]
+
+
+def _amounts(column: Column, cells: list[str]) -> list[str]:
+    """Return amounts without the mark of their currency; TableError if they have several."""
+    found = [_MARKED.fullmatch(cell) for cell in cells]
+    marks = [(match[1] or match[3] or "") if match else "" for match in found]
+    if not any(_is_currency(mark) for mark in marks):
+        return cells
+    (most, _), *others = Counter(mark for mark, cell in zip(marks, cells, strict=True) if cell).most_common()
+    if others:
+        at = next(at for at, mark in enumerate(marks) if cells[at] and mark != most)
+        raise column.wrong(at, f", and other cells are in {most or 'no currency'}: write all in one")
+    return [match[2] if match else cell for match, cell in zip(found, cells, strict=True)]
+
+
+def _is_currency(mark: str) -> bool:
+    """Whether a mark is a symbol or a code, such as EUR. K and M are thousands and millions."""
+    return (len(mark) == 3 and mark.isupper()) or any(unicodedata.category(each) == "Sc" for each in mark)
 
 
 def _plain(column: Column) -> Floats:

@@ -62,6 +62,9 @@ def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp
         (("1.234,50", "1.234.567,25"), [1234.5, 1234567.25]),
         (("1'234.5", "0.5"), [1234.5, 0.5]),
         (("0,123", "1,234"), [0.123, 1.234]),
+        (("$1,234.50", "$12.00"), [1234.5, 12]),
+        (("1.234,50 €", "12,00 €"), [1234.5, 12]),
+        (("EUR 1234.50", "EUR 12"), [1234.5, 12]),
     ],
 )
 def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
