@@ -97,7 +97,7 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
     )
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
     topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, announcer, abort)
-    app.serve(topology, topology.process)
+    app.serve(topology)
     return topology
 
 

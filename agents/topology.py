@@ -287,7 +287,7 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
     topology = Topology(settings, app, app.table, gauges, processor, announcer, abort)
     if settings.maps:
         topology.publisher = Publisher(settings, gauges.held, lambda: dict(topology.claims))
-    app.serve(topology, topology.process)
+    app.serve(topology)
     return topology
 
 

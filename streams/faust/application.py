@@ -1,10 +1,9 @@
-"""The Faust application of a worker: its table, its transport, and the agent that processes batches.
+"""The Faust application of a worker: its table and its transport.
 
-All use of Faust goes through this module. A server of batches implements `Inputs` (claim, restore, open and close a
-partition) and two coroutines (fold and answer a turn); neither sees a Faust object.
+All use of Faust goes through this module. A server of partitions implements `Inputs`, and sees no Faust object.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import faust
@@ -21,11 +20,7 @@ from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
 from streams.faust.stores import SET_ASIDE, DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport
-from streams.faust.turns import Turn
 from streams.records.merge import Batch
-
-#: Turns that may be in progress at once: while some wait for acknowledgements or a schema, others are folded.
-CONCURRENCY = 32
 
 
 class Buffered(NamedTuple):
@@ -42,18 +37,6 @@ class Buffered(NamedTuple):
     paused: bool
     #: Records on the brokers that are not fetched yet; None if unknown.
     lag: int | None
-
-
-class RawBytes(faust.Schema[bytes, bytes]):
-    """Leaves keys and values as they are: the engine decodes records, because it counts the bad ones."""
-
-    def loads_key(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
-        """Return the key."""
-        return message.key
-
-    def loads_value(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
-        """Return the value."""
-        return message.value
 
 
 class Application:
@@ -111,26 +94,9 @@ class Application:
         self._transport.standbys = self.standbys
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
-    def serve(self, inputs: Inputs, process: Callable[[Turn, Callable[[], None]], Awaitable[bool]]) -> None:
-        """Declare who serves the partitions; call it once, before the start.
-
-        ``inputs``: callbacks for the transport.
-        ``process``: processes a turn, and calls its second argument once it is folded, so that the next may begin.
-          Returns whether it is done; if not, the process is about to end.
-        """
+    def serve(self, inputs: Inputs) -> None:
+        """Say who serves the partitions; call it once, before the start."""
         self._transport.inputs = inputs
-        sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)
-
-        @self.faust.agent(sources, name="process", concurrency=CONCURRENCY)
-        async def agent(turns: faust.StreamT[Any]) -> None:
-            async for event in cast("faust.Stream[Any]", turns).noack().events():
-                turn = event.value
-                if not await process(turn, lambda turn=turn: self.consumer.folded(turn)):  # type: ignore[misc]
-                    return
-                self.consumer.ack(event.message)
-                # Each instance of the agent keeps its last event until the next one, so large records are freed here.
-                for batch in turn:
-                    batch.records.clear()
 
     @property
     def consumer(self) -> BatchConsumer:
@@ -231,6 +197,7 @@ class Application:
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
         await self.standbys.examine()
+        self.faust.topics.add(self.faust.topic(*self._transport.inputs.sources, internal=False))
         await self.faust.start()
 
     async def stop(self) -> None:

@@ -1,6 +1,6 @@
 """The interface between the transport and the server of partitions, and the errors that end it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from aiokafka.structs import TopicPartition
@@ -59,6 +59,12 @@ class Inputs(Protocol):
 
     async def checkpoint(self) -> None:
         """Write what changed in all partitions; raises nothing."""
+
+    async def process(self, turn: Sequence[Batch], folded: Callable[[], None]) -> bool:
+        """Fold and answer a turn, and call ``folded`` in between: the next turn may begin.
+
+        Returns whether it is done; if not, the process is about to end.
+        """
 
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch cannot be folded at once, and would hold the others of its turn up."""

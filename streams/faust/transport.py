@@ -2,7 +2,7 @@
 
 Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
 past gaps. This consumer buffers fetched records, merges the two topics of each partition by time (`records.merge`),
-hands the agent one batch of a partition at a time, and commits its offsets once it is acknowledged. Changelog records
+hands out turns of at most one batch of a partition, and commits their offsets once they are answered. Changelog records
 go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the process.
 
 The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, Message
+from faust.types import TP
 from mode import Service
 
 from state.journal import Journal
@@ -29,7 +29,7 @@ from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
-from streams.faust.turns import Turn, Turns
+from streams.faust.turns import Turns
 from streams.kafka.transactions import HeldBack
 from streams.records.merge import Batch, RewrittenError
 
@@ -47,6 +47,8 @@ class BatchConsumer(Buffering):
         self._turns = Turns(
             settings.batch_records, settings.batch_bytes, settings.patience_seconds, together=bool(settings.routed)
         )
+        #: Turns that are not answered yet.
+        self._serving: set[asyncio.Task[None]] = set()
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
@@ -59,40 +61,42 @@ class BatchConsumer(Buffering):
     def _new_consumer_thread(self) -> LoopConsumer:
         return LoopConsumer(self)
 
-    # -- from the buffers to the agent -----------------------------------------------------------------------------
+    # -- from the buffers to acknowledged outputs ------------------------------------------------------------------
 
-    @Service.task
-    async def _dispatch(self) -> None:
-        """Hand out a turn: a batch of every partition that has records and whose last batch is folded."""
-        while not self.should_stop:
-            await self._wanted.wait()
-            self._wanted.clear()
-            try:
-                turns = self._taken()
-            except RewrittenError as exc:
-                self.inputs.failed(exc)
-                return
-            for turn in turns:
-                await self._deliver(self._message(turn))
-            if self._throttled and self.flow_active:
-                self._throttle()
+    def hand_out(self) -> None:
+        """Begin the next turn: a batch of every partition that has records and whose last batch is folded."""
+        try:
+            turns = self._taken()
+        except RewrittenError as exc:
+            self.inputs.failed(exc)
+            return
+        for turn in turns:
+            serving = asyncio.get_running_loop().create_task(self._serve(turn))
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
+        if self._throttled and self.flow_active:
+            self._throttle()
+
+    async def _serve(self, turn: list[Batch]) -> None:
+        if await self.inputs.process(turn, lambda: self.folded(turn)):
+            self.answered(turn)
 
     @Service.task
     async def _want(self) -> None:
         """Ask for a turn now and then: no event tells that the patience with a held-back partition has ended."""
         while not self.should_stop:
-            self._wanted.set()
+            self.hand_out()
             await asyncio.sleep(WANT_SECONDS)
 
-    def _taken(self) -> list[Turn]:
+    def _taken(self) -> list[list[Batch]]:
         """Take the next batch of each partition, unless the flow is stopped. A waiting batch is a turn of its own."""
         if not self.flow_active:
             return []
-        turn, alone = Turn(), []
+        turn, alone = list[Batch](), []
         for batch in (*self._turns.take(list(self.partition_buffers.values()), self), *self._ticks()):
             if self.inputs.waits_for(batch):
                 batch.turn = 0
-                alone.append(Turn([batch]))
+                alone.append([batch])
             else:
                 turn.append(batch)
         return [turn, *alone] if turn else alone
@@ -113,51 +117,41 @@ class BatchConsumer(Buffering):
         super().stop_flow()
         self._turns.begin()
 
-    def _message(self, turn: Turn) -> Message:
-        batch = turn[0]
-        tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
-        timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
-        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands the value on as it is
-
     def holds(self, batch: Batch) -> bool:
         """Whether a batch's partition is still here and was not taken up again since the batch was handed out."""
         partition_buffer = self.partition_buffers.get(batch.partition)
         return partition_buffer is not None and partition_buffer.epoch == batch.epoch
 
-    # -- from the agent to the committed offsets -------------------------------------------------------------------
-
-    def folded(self, turn: Turn) -> None:
+    def folded(self, turn: Sequence[Batch]) -> None:
         """Note that a turn is folded: the next batches of its partitions may follow."""
         for batch in turn:
             if self.holds(batch):
                 self.partition_buffers[batch.partition].busy = False
-        self._want_more()
+        self._hand_out_more()
 
-    def _want_more(self) -> None:
-        """Ask for the next turn, if there are records for it."""
+    def answered(self, turn: Sequence[Batch]) -> None:
+        """Note that a turn is answered: its offsets may be committed. What has moved since is left to its new owner."""
+        for batch in filter(self.holds, turn):
+            try:
+                self.partition_buffers[batch.partition].acknowledged(batch)
+            except RuntimeError as exc:
+                self.inputs.failed(exc)
+                return
+            self._committable.update(batch.ends)
+        self._hand_out_more()
+
+    def _hand_out_more(self) -> None:
+        """Begin the next turn, if there are records for it."""
         if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
-            self._wanted.set()
+            self.hand_out()
 
-    def ack(self, message: Message) -> bool:
-        """Note that a turn, and all before it, are acknowledged: their offsets may be committed."""
-        if not isinstance(message.value, Turn):
-            return bool(super().ack(message))
-        if message.acked:
-            return True
-        message.acked = True
-        self._unacked_messages.discard(message)
-        for batch in message.value:
-            if self.holds(batch):
-                try:
-                    self.partition_buffers[batch.partition].acknowledged(batch)
-                except RuntimeError as exc:
-                    self.inputs.failed(exc)
-                    return False
-                self._committable.update(batch.ends)
-        self._want_more()
-        if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
-            self._waiting_for_ack.set_result(None)
-        return True
+    async def wait_empty(self) -> None:
+        """Wait until every turn that was handed out is answered, and commit."""
+        while self._serving and not self.should_stop:
+            await asyncio.wait(self._serving, timeout=WANT_SECONDS)
+        await self.commit_and_end_transactions()
+
+    # -- committed offsets -----------------------------------------------------------------------------------------
 
     def _filter_tps_with_pending_acks(self, topics: Iterable[object] | None = None) -> Iterator[TP]:
         return (tp for tp in self._committable if topics is None or tp in topics or tp.topic in topics)

@@ -1,7 +1,7 @@
 """Turns: the partitions of a process are folded, noted and answered together.
 
-At low rates a turn costs little more than a batch of one partition: one message of Faust, one request to the journal
-of each broker, and one with the answers.
+At low rates a turn costs little more than a batch of one partition: one request to the journal of each broker, and one
+with the answers.
 
 The partitions of a router go through a backlog up to one time after another. Labels go from every partition of a
 router to every partition of the outcomes. If each partition took what it has, each would begin in the past again, and
@@ -23,10 +23,6 @@ from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPos
 
 #: So many partitions may have full batches in a turn. Of more each has a smaller share: requests and waits are bounded.
 FULL: Final = 4
-
-
-class Turn(list[Batch]):
-    """Batches that are folded, noted and answered together, at most one of a partition."""
 
 
 class Turns:

@@ -256,7 +256,7 @@ def _taken_unread(_: Any) -> Any:
                 self._buffer(tp, fetched)
         self._note_positions()
         self._throttle()
-        self._wanted.set()
+        self.hand_out()
 
     return take_next
 

@@ -21,7 +21,6 @@ from streams.faust.inputs import DataLossError
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport
-from streams.faust.turns import Turn
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
 from tests.streams.fakes import Producer, record
@@ -206,11 +205,8 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
 ) -> None:
     brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
     buffer(consumer, F0, 1, 2, 3)
-    stale = [
-        consumer._message(Turn([batch]))
-        for batch in [consumer.partition_buffers[0].take(1, 1000, consumer, 0)]
-        if batch
-    ]
+    stale = consumer.partition_buffers[0].take(1, 1000, consumer, 0)
+    assert stale is not None
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}
@@ -220,7 +216,7 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     assert consumer._confirmed == {F0: 0, O0: 0}
     assert brokers.calls[1:] == [("throttle", ([], [F0]))]
     assert consumer._throttled == set()
-    consumer.ack(stale[0])
+    consumer.answered([stale])
     assert list(consumer._filter_tps_with_pending_acks()) == []
     assert topology.failure is None
 

@@ -4,7 +4,7 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
@@ -15,7 +15,7 @@ from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
-from faust.types import TP, Message
+from faust.types import TP
 
 from agents.topology import Topology
 from streams.config.settings import Settings
@@ -24,27 +24,24 @@ from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
 from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
-from streams.faust.turns import Turn
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, F, O, Run, buffer
 from tests.streams.fakes import record
 
 
-def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
-    """Take a batch as the dispatcher does, and return the message that carries it, tracked as by Faust's conductor."""
-    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+def take(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Batch:
+    """Take a batch, as turns do."""
+    everything = SimpleNamespace(caught_up=lambda _: True)
     batch = consumer.partition_buffers[partition].take(limit, 1_000_000, everything, 0)
     assert batch is not None
-    made = consumer._message(Turn([batch]))
-    consumer.track_message(made)
-    return made
+    return batch
 
 
-def acknowledge(consumer: BatchConsumer, message: Message) -> None:
+def acknowledge(consumer: BatchConsumer, batch: Batch) -> None:
     """Say that a batch is folded, and answered."""
-    consumer.folded(cast("Turn", message.value))
-    consumer.ack(message)
+    consumer.partition_buffers[batch.partition].busy = False
+    consumer.partition_buffers[batch.partition].acknowledged(batch)
 
 
 # -- the consumer of Kafka ------------------------------------------------------------------------------------------
@@ -230,7 +227,7 @@ def test_lag_counts_what_is_buffered_and_what_is_not_fetched(consumer: BatchCons
     assert consumer.lag(F0) is None, "the end is not known"
     brokers.ends[F0] = 10
     assert consumer.lag(F0) == 3 + 7
-    message(consumer, 0, limit=2)
+    take(consumer, 0, limit=2)
     assert consumer.lag(F0) == 1 + 7
     brokers.ends[F0] = 2
     assert consumer.lag(F0) == 1, "an end from before the last fetch"
@@ -251,9 +248,9 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(consumer: Batc
     assert throttle() == [("throttle", ([F0], []))]
     assert throttle() == []
     for _ in range(4):
-        acknowledge(consumer, message(consumer, 0, limit=124))
+        acknowledge(consumer, take(consumer, 0, limit=124))
     assert throttle() == []
-    acknowledge(consumer, message(consumer, 0, limit=4))
+    acknowledge(consumer, take(consumer, 0, limit=4))
     assert throttle() == [("throttle", ([], [F0]))]
     assert throttle() == []
 
@@ -283,10 +280,10 @@ def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: Bat
     assert consumer.paused(F0)
     assert not consumer.paused(O0)
     brokers.calls.clear()
-    acknowledge(consumer, message(consumer, 0, limit=1))
+    acknowledge(consumer, take(consumer, 0, limit=1))
     consumer._throttle()
     assert brokers.calls == []
-    acknowledge(consumer, message(consumer, 0, limit=1))
+    acknowledge(consumer, take(consumer, 0, limit=1))
     consumer._throttle()
     assert brokers.calls == [("throttle", ([], [F0]))]
 
@@ -295,7 +292,7 @@ def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: Bat
 def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
     consumer._throttle()
-    consumer.ack(message(consumer, 0))
+    acknowledge(consumer, take(consumer, 0))
     consumer._throttle()
     assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
 
@@ -316,99 +313,65 @@ def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsum
 # -- commits -------------------------------------------------------------------------------------------------------
 
 
-def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], Awaitable[list[Batch]]]], Any]) -> None:
-    """Run the dispatcher beside a script, which is given what waits until it rests and returns what was handed out."""
-    handed: list[Message] = []
+def hand_out(run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many records each turn has that is handed out now."""
+    handed: list[int] = []
 
-    async def callback(message: Message) -> None:
-        consumer.track_message(message)
-        handed.append(message)
+    async def process(turn: Sequence[Batch], _: object) -> bool:
+        handed.append(sum(len(batch.records) for batch in turn))
+        return True
 
-    async def rest() -> list[Batch]:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        out = [batch for each in handed for batch in cast("Turn", each.value)]
-        handed.clear()
-        return out
+    async def scenario() -> None:
+        consumer.hand_out()
+        await consumer.wait_empty()
 
-    async def both() -> None:
-        consumer.callback = callback
-        task = asyncio.create_task(BatchConsumer._dispatch(consumer))
-        try:
-            await script(rest)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    run(both())
+    monkeypatch.setattr(topology, "process", process)
+    run(scenario())
+    return handed
 
 
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
-def test_dispatch_hands_out_nothing_while_the_flow_is_stopped(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
+def test_nothing_is_handed_out_while_the_flow_is_stopped(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buffer(consumer, F0, 1)
     brokers.ends[F0] = 1
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
-        consumer.stop_flow()
-        consumer._wanted.set()
-        assert await rest() == []
-        consumer.resume_flow()
-        consumer._wanted.set()
-        assert len(await rest()) == 1
-
-    dispatch(run, consumer, script)
+    consumer.stop_flow()
+    assert hand_out(run, topology, consumer, monkeypatch) == []
+    consumer.resume_flow()
+    assert hand_out(run, topology, consumer, monkeypatch) == [1]
+    assert consumer._new_offset(F0) == 1
 
 
-@pytest.mark.parametrize("held_up", ["the flow of messages", "the queues", "the callbacks"])
-def test_deliver_gives_up_when_the_flow_stops(
-    run: Run, topology: Topology, consumer: BatchConsumer, held_up: str
-) -> None:
-    """Faust stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
-    waiting = asyncio.Event()
-
-    async def callback(_: Message) -> None:
-        waiting.set()
-        await asyncio.get_running_loop().create_future()
+def test_what_faust_waits_for_is_given_up_when_the_flow_stops(run: Run, consumer: BatchConsumer) -> None:
+    """It stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
 
     async def scenario() -> None:
+        waiting = asyncio.Event()
+
+        async def callback(_: object) -> None:
+            waiting.set()
+            await asyncio.get_running_loop().create_future()
+
         consumer.callback = callback
-        topology.app.faust.flow_control.resume()
-        lock = cast("Any", topology.app.faust.topics)._tp_to_callback_lock
-        if held_up == "the queues":
-            topology.app.faust.flow_control.suspend()
-        elif held_up == "the callbacks":
-            await lock.acquire()
-        else:
-            consumer.stop_flow()
-        delivering = asyncio.create_task(consumer._deliver(cast("Any", None)))
-        if held_up != "the flow of messages":
-            await waiting.wait()
-            consumer.stop_flow()
-        await delivering
-
-    run(scenario())
-
-
-def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
-    async def scenario() -> None:
-        buffer(consumer, F0, 1)
-        tracked = message(consumer, 0)
-        assert tracked in consumer._unacked_messages
-        waiting = consumer._waiting_for_ack = asyncio.get_running_loop().create_future()
-        consumer.ack(tracked)
-        assert tracked not in consumer._unacked_messages
-        assert waiting.done()
-        consumer.ack(tracked)  # a second time is no error
+        restoring = asyncio.create_task(consumer._restore(C0, [record(C0.topic, 0, 0, 0)]))
+        await waiting.wait()
+        consumer.stop_flow()
+        await restoring
 
     run(scenario())
 
 
 @pytest.mark.parametrize("since", ["a restart", "the partition went and came", "the partition has gone"])
-def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, since: str) -> None:
+def test_an_answer_to_a_batch_from_before_changes_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, since: str
+) -> None:
+    async def answer(batch: Batch) -> None:
+        consumer.folded([batch])
+        consumer.answered([batch])
+
     buffer(consumer, F0, 1, 2)
-    stale = message(consumer, 0, limit=1)
+    stale = take(consumer, 0, limit=1)
     if since == "a restart":
         consumer.partition_buffers[0].restart()
     else:
@@ -416,15 +379,14 @@ def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, sin
     current = None
     if since != "the partition has gone":
         buffer(consumer, F0, 1, 2)
-        current = message(consumer, 0, limit=1)
-        consumer.folded(cast("Turn", stale.value))
-    assert consumer.ack(stale)
+        current = take(consumer, 0)
+    run(answer(stale))
     assert consumer._new_offset(F0) is None
-    assert stale not in consumer._unacked_messages
     if current is not None:
         assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
-        consumer.ack(current)
-        assert consumer._new_offset(F0) == 1
+        run(answer(current))
+        assert consumer._new_offset(F0) == 2
+    assert topology.failure is None
 
 
 def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
