@@ -3,8 +3,7 @@
 All use of Faust goes through this module. A server of partitions implements `Inputs`, and sees no Faust object.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import faust
 from faust.tables.manager import TableManager
@@ -16,27 +15,11 @@ from streams.faust.contact import Contact
 from streams.faust.inputs import Inputs
 from streams.faust.producing import BatchProducer
 from streams.faust.progress import Recovery
-from streams.faust.standbys import Standby, Standbys
+from streams.faust.standbys import Standbys
 from streams.faust.state_table import StateTable
-from streams.faust.stores import SET_ASIDE, DamagedStoreError
+from streams.faust.stores import SET_ASIDE
 from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.records.merge import Batch
-
-
-class Buffered(NamedTuple):
-    """Records of an input partition that were fetched and not yet processed."""
-
-    #: "forecasts" or "outcomes".
-    topic: str
-
-    partition: int
-    #: Number of buffered records, and their bytes.
-    records: int
-    size: int
-    #: Whether fetching waits until some of them are processed.
-    paused: bool
-    #: Records on the brokers that are not fetched yet; None if unknown.
-    lag: int | None
 
 
 class Application:
@@ -90,6 +73,8 @@ class Application:
             block_cache_size=settings.rocksdb_bytes,
         )
         self.faust.tables.add(self.table)
+        self._transport.table = self.table
+        #: Copies of other workers' partitions.
         self.standbys = Standbys(settings, self.contact, self.table.rocks(), self.table.store.close)
         self._transport.standbys = self.standbys
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
@@ -156,38 +141,6 @@ class Application:
     def holds(self, batch: Batch) -> bool:
         """Whether this worker still has the partition of a batch."""
         return self.consumer.holds(batch)
-
-    def repair(self, exc: DamagedStoreError) -> None:
-        """Replace the rows that were set aside; see `BatchConsumer.repair`."""
-        self.consumer.repair(exc)
-
-    def buffered(self) -> Iterator[Buffered]:
-        """Yield what is fetched and not processed; any thread may call it while `serving`."""
-        consumer = self.consumer
-        for partition_buffer in list(consumer.partition_buffers.values()):
-            inputs = zip(
-                ("forecasts", "outcomes"),
-                partition_buffer.sources,
-                partition_buffer.buffers,
-                partition_buffer.sizes,
-                strict=True,
-            )
-            for topic, tp, buffer, size in inputs:
-                yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
-
-    def copies(self) -> list[Standby]:
-        """Return the copies of other workers' partitions on this worker; any thread may call it."""
-        return self.standbys.look()
-
-    @property
-    def missing_copies(self) -> int:
-        """Number of copies that should be here and are not; any thread may ask."""
-        return self.standbys.missing
-
-    @property
-    def copied_rows(self) -> int:
-        """Rows written to copies since the process began; any thread may ask."""
-        return self.standbys.rows
 
     def set_aside(self) -> dict[str, int]:
         """Return how many directories were set aside since the process began, by reason; any thread may ask."""

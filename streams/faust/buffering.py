@@ -102,7 +102,7 @@ class Buffering(Member):
         self._dropped.clear()
         try:
             positions = {
-                tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
+                tp: self.table.following(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
                 for tp in dropped
                 if self._is_changelog_tp(tp) or tp in self._handed
             }

@@ -32,15 +32,6 @@ class Inputs(Protocol):
     def settings(self) -> Settings:
         """Sizes and times."""
 
-    async def claim(self, partition: int) -> None:
-        """Shut all others out of a partition's changelog."""
-
-    def claimed(self, partition: int) -> bool:
-        """Whether a partition has been claimed since its last assignment."""
-
-    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
-        """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
-
     async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
@@ -80,9 +71,6 @@ class Inputs(Protocol):
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write changelog records to the table, with the offset of the last."""
-
-    def restored(self, partition: int) -> int:
-        """Return the next offset of the changelog to restore."""
 
     def lost(self, tp: TP, records: int) -> None:
         """Count records of an input that were deleted before they were read."""

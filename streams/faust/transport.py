@@ -28,9 +28,12 @@ from streams.faust.inputs import Inputs
 from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
+from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
 from streams.faust.turns import Turns
 from streams.kafka.transactions import HeldBack
+from streams.metrics.gauges import INPUTS
+from streams.metrics.metric import Sample
 from streams.records.merge import Batch, RewrittenError
 
 #: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
@@ -185,6 +188,19 @@ class BatchConsumer(Buffering):
         client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
         await self.held_back.look(ends, client)
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield what is fetched and not processed, and what transactions delay; any thread may ask."""
+        labels = dict(zip(self.inputs.sources, INPUTS, strict=True))
+        for each in list(self.partition_buffers.values()):
+            for tp, buffer, size in zip(each.sources, each.buffers, each.sizes, strict=True):
+                of = labels[tp.topic], str(tp.partition)
+                yield "buffered_records", of, float(len(buffer))
+                yield "buffered_bytes", of, float(size)
+                yield "fetch_paused", of, float(self.paused(tp))
+                if (lag := self.lag(tp)) is not None:
+                    yield "lag_records", of, float(lag)
+        yield from self.held_back.samples(labels)
+
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
@@ -272,7 +288,7 @@ class BatchConsumer(Buffering):
         revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:
             for partition, said in partitions.items():
-                if not self.inputs.claimed(partition):  # a rebalance came while it was restored
+                if not self.table.is_claimed(partition):  # a rebalance came while it was restored
                     raise RebalanceAgain
                 try:
                     taken_up[partition] = await self.inputs.applied(partition, said)
@@ -296,10 +312,11 @@ class BatchConsumer(Buffering):
 
 
 class BatchTransport(driver.Transport):
-    """The transport. Set ``inputs`` and ``contact`` before the start, and ``standbys`` if copies are kept."""
+    """The transport. Set its attributes before the start; ``standbys`` if copies are kept."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[BatchProducer]] = BatchProducer
     inputs: Inputs
+    table: StateTable
     contact: Contact
     standbys: Standbys | None = None

@@ -272,9 +272,9 @@ def _acknowledged_early(_: Any) -> Any:
 
 
 async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
-    await asyncio.gather(*map(self.inputs.claim, partitions))
+    await asyncio.gather(*map(self.table.claim, partitions))
     offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
-    for partition in await self.inputs.vet(partitions):
+    for partition in await self.table.vet(partitions):
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 

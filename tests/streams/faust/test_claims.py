@@ -80,7 +80,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     run: Run, topology: Topology, producer: Producer
 ) -> None:
     table = topology.table
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     table.changelog.activate(0)
     for partition in range(1, 16):
         table.changelog.release(partition)
@@ -98,7 +98,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
 def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
     run: Run, topology: Topology, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     topology.table.changelog.activate(0)
     for policy in ("compact", "delete"):
         producer.described = producer.described._replace(policy=policy)
@@ -110,7 +110,7 @@ def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
 
 def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology: Topology, producer: Producer) -> None:
     table = topology.table
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     table.changelog.activate(0)
     table.changelog._writers[0].since -= RENEW_SECONDS
     run(

@@ -555,11 +555,11 @@ def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
         consumer._ours = True
         claims = asyncio.create_task(consumer._while_ours(vet()))
         await begun.wait()
-        monkeypatch.setattr(topology, "restored", lambda _: pytest.fail("asked while vetted"))
+        monkeypatch.setattr(topology.table, "following", lambda _: pytest.fail("asked while vetted"))
         await consumer._seek_back()
         done.set()
         await claims
-        monkeypatch.setattr(topology, "restored", lambda _: 3)
+        monkeypatch.setattr(topology.table, "following", lambda _: 3)
         await asyncio.sleep(0)
         await consumer._seek_back()
 
@@ -580,7 +580,7 @@ def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
 
     brokers.assigned = {C0}
     consumer._dropped = {C0}
-    monkeypatch.setattr(topology, "restored", restored)
+    monkeypatch.setattr(topology.table, "following", restored)
     run(scenario())
     assert [name for name, _ in brokers.calls] == ["rejoin"]
     assert topology.failure is None
