@@ -29,9 +29,9 @@ from streams.records.merge import KafkaRecord, RewrittenError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
 
-#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some; the bound is
-#: for partitions that are resumed while another fetch waits.
-FETCH_WAIT_MS = 100
+#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some. The second is
+#: used while partitions are paused: when these are resumed, their broker may still hold a fetch of others.
+FETCH_WAIT_MS, PAUSED_WAIT_MS = 400, 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
 #: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
@@ -164,6 +164,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         assigned = consumer.assignment()
         consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
         consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
+        consumer._fetcher._fetch_max_wait_ms = PAUSED_WAIT_MS if consumer.paused() else FETCH_WAIT_MS  # noqa: SLF001 - as above
 
     def rejoin(self) -> None:
         """Make the group assign its partitions anew."""
@@ -242,6 +243,7 @@ class Rest:
             unpacking.wake(self._fetcher)
             if not any(tp.topic in self._topics for tp in records if tp not in before):
                 return False
+            self._fetcher._wait_consume_future = None  # noqa: SLF001 - no fetch becomes due when these are taken
             self._awake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds):
@@ -251,8 +253,8 @@ class Rest:
     def _again(self, _: object) -> None:
         """Make the fetcher look for the next fetch.
 
-        It also looks when records are taken. If the pause ends at that moment, the fetcher still takes the broker for
-        busy. Without this call it would look again only after its timeout of 0.2 s.
+        It also looks when another broker has answered. If the pause ends at that moment, the fetcher still takes this
+        one for busy. Without this call it would look again only after its timeout of 0.2 s.
         """
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as above
 
