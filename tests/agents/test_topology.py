@@ -292,7 +292,7 @@ def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_al
             await answered.wait()
             return "a schema"
 
-        for wait in (topology.wait, topology.processor._decoder.schemas.wait):
+        for wait in (topology.wait, topology.processor._terms.decoder.schemas.wait):
             asked.clear()
             answered.clear()
             waiting = asyncio.create_task(wait.answer(ask, "a schema"))
