@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -159,18 +159,9 @@ def test_a_topic_that_ends_before_the_position_ends_the_worker(
     assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 
 
-def test_an_error_of_a_position_that_was_left_meanwhile_is_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    overtake(brokers, consumer)
-    brokers.positions[F0] = 8
-    run(consumer._out_of_range({F0: 2}))
-    assert topology.failure is None
-    assert brokers.positions[F0] == 8
-
-
-def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["before the brokers are asked", "meanwhile"])
+def test_an_error_of_a_position_that_was_left_is_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     overtake(brokers, consumer)
     ask = consumer.highwaters
@@ -179,7 +170,10 @@ def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
         brokers.positions[F0] = 8
         return await ask(*tps)
 
-    monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
+    if when == "meanwhile":
+        monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
+    else:
+        brokers.positions[F0] = 8
     run(consumer._out_of_range({F0: 2}))
     assert topology.failure is None
     assert brokers.positions[F0] == 8
@@ -370,51 +364,57 @@ def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partiti
     assert topology.failure is None
 
 
-def test_damage_that_a_recovery_finds_ends_nothing_either(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def restore(*_: object) -> None:
-        raise DamagedStoreError(0, "the rows of partition 0 are damaged")
-
-    async def renew() -> None:
-        restore()
-
-    async def scenario() -> None:
-        consumer._ours = True
-        await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
-        with pytest.raises(RebalanceAgain):
-            await consumer._while_ours(topology.renew())
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(topology, "restore", restore)
-    monkeypatch.setattr(topology, "renew", renew)
-    run(scenario())
-    assert [name for name, _ in brokers.calls] == ["rejoin"], "once for both"
-    assert topology.failure is None
-
-
 def taken(consumer: BatchConsumer, partition: int) -> Batch:
     batch = consumer.partition_buffers[partition].take(10, 1000, consumer, 0.0, lambda: 0.0)
     assert batch is not None
     return batch
 
 
-def test_damage_that_is_found_when_a_partition_is_taken_up_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+async def taken_up(consumer: BatchConsumer, _: Topology) -> None:
+    with pytest.raises(RebalanceAgain):
+        await consumer.perform_seek()
+
+
+async def restored(consumer: BatchConsumer, topology: Topology) -> None:
+    await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
+    with pytest.raises(RebalanceAgain):
+        await consumer._while_ours(topology.renew())
+
+
+async def sought_back(consumer: BatchConsumer, _: Topology) -> None:
+    consumer._dropped = {C0}
+    await consumer._seek_back()
+
+
+@pytest.mark.parametrize("meeting", [taken_up, restored, sought_back], ids=lambda each: each.__name__)
+def test_damage_that_is_found_while_nothing_is_folded_has_the_partitions_shared_out_anew_and_ends_nothing(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    meeting: Callable[[BatchConsumer, Topology], Awaitable[None]],
 ) -> None:
-    async def applied(_: int, *__: object) -> tuple[int, int]:
+    def damaged(*_: object) -> None:
         raise DamagedStoreError(0, "the rows of partition 0 are damaged")
+
+    async def found(*_: object) -> None:
+        damaged()
 
     async def scenario() -> None:
         consumer._ours = True
-        await consumer.perform_seek()
+        await meeting(consumer, topology)
+        await asyncio.sleep(0)
 
-    brokers.assigned = {F0, O0}
-    monkeypatch.setattr(topology, "applied", applied)
-    with pytest.raises(RebalanceAgain):
-        run(scenario())
-    assert topology.failure is None
+    brokers.assigned = {F0, O0, C0}
+    for name in ("applied", "renew"):
+        monkeypatch.setattr(topology, name, found)
+    monkeypatch.setattr(topology, "restore", damaged)
+    monkeypatch.setattr(topology.table, "following", damaged)
+    run(scenario())
+    assert [name for name, _ in brokers.calls] == ["rejoin"], "once"
     assert cast("Assignor", consumer.app.assignor).lost == {0}
+    assert topology.failure is None
 
 
 def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
@@ -565,22 +565,3 @@ def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
 
     run(scenario())
     assert brokers.calls == [("seek", {C0: 3})]
-
-
-def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def restored(partition: int) -> int:
-        raise DamagedStoreError(partition, "the rows of partition 0 are damaged")
-
-    async def scenario() -> None:
-        consumer._ours = True
-        await consumer._seek_back()
-        await asyncio.sleep(0)
-
-    brokers.assigned = {C0}
-    consumer._dropped = {C0}
-    monkeypatch.setattr(topology.table, "following", restored)
-    run(scenario())
-    assert [name for name, _ in brokers.calls] == ["rejoin"]
-    assert topology.failure is None

@@ -267,25 +267,21 @@ def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: Ba
     assert brokers.calls == [("throttle", ([O0], []))]
 
 
+@pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
-def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer, brokers: Brokers) -> None:
+def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer) -> None:
     consumer._buffer_of(1)
-    huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
-    consumer._buffer(F0, huge[:3])
-    consumer._throttle()
-    assert brokers.calls == [], "three quarters of the share of one of four"
-    consumer._buffer(F0, huge[3:])
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([F0], []))]
-    assert consumer.paused(F0)
-    assert not consumer.paused(O0)
-    brokers.calls.clear()
-    acknowledge(consumer, take(consumer, 0, limit=1))
-    consumer._throttle()
-    assert brokers.calls == []
-    acknowledge(consumer, take(consumer, 0, limit=1))
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([], [F0]))]
+    huge, paused = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)], []
+    for step in (
+        lambda: consumer._buffer(F0, huge[:3]),  # three quarters of the share of one of four
+        lambda: consumer._buffer(F0, huge[3:]),
+        lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
+        lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
+    ):
+        step()
+        consumer._throttle()
+        paused.append((consumer.paused(F0), consumer.paused(O0)))
+    assert paused == [(False, False), (True, False), (True, False), (False, False)]
 
 
 @pytest.mark.parametrize("settings", [Settings(memory_bytes=12 << 20)], ids=["a buffer of 1 MiB"])
@@ -389,32 +385,21 @@ def test_an_answer_to_a_batch_from_before_changes_nothing(
     assert topology.failure is None
 
 
-def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    consumer._committable = {F0: 8, O0: 0}
-    assert consumer._filter_committable_offsets([F0, O0, F1]) == {F0: 8, O0: 0}
-    assert run(consumer._commit({F0: 8, O0: 0}))
-    assert consumer._filter_committable_offsets([F0, O0, F1]) == {}
-    consumer._committable[F0] = 7
-    assert consumer._filter_committable_offsets([F0]) == {}
-    assert brokers.calls == [("commit", {F0: 8, O0: 0})]
-
-
-def test_a_commit_the_brokers_did_not_confirm_is_repeated(
+def test_a_commit_is_repeated_until_the_brokers_confirm_it_and_never_backwards(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
     async def flush() -> None:
         """Have nothing to flush."""
 
     topology.app.faust.producer.flush = flush  # type: ignore[method-assign]
-    brokers.assigned, consumer._committable = {F0}, {F0: 8}
+    brokers.assigned, consumer._committable = {F0, O0, F1}, {F0: 8, O0: 0}
     brokers.refuses_commits = True
     assert not run(consumer.force_commit())
     brokers.refuses_commits = False
     assert run(consumer.force_commit()), "Faust alone takes the offset for committed"
+    consumer._committable[F0] = 7
     assert not run(consumer.force_commit())
-    assert brokers.calls == [("commit", {F0: 8})] * 2
+    assert brokers.calls == [("commit", {F0: 8, O0: 0})] * 2
 
 
 # -- the producer --------------------------------------------------------------------------------------------------
