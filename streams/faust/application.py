@@ -38,7 +38,6 @@ class Application:
             datadir=str(settings.state_dir),
             processing_guarantee="at_least_once",
             stream_wait_empty=True,
-            stream_buffer_maxsize=1024,
             broker_commit_interval=settings.commit_seconds,
             broker_session_timeout=settings.session_seconds,
             consumer_group_instance_id=settings.instance_id,

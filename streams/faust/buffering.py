@@ -1,11 +1,11 @@
 """Takes fetched records: inputs go to a buffer for each partition, changelog records go to the table."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from aiokafka.errors import OffsetOutOfRangeError
-from faust.types import TP, Message
+from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
@@ -151,11 +151,6 @@ class Buffering(Member):
         self._seeks += 1
         await super().seek_wait(partitions)
         self._seeks += 1
-
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109, ARG002 - Faust's name
-        """Not used: `_drain_messages` takes whole fetches."""
-        raise NotImplementedError
-        yield
 
     def _buffer(self, tp: TP, records: list[KafkaRecord]) -> None:
         self._buffer_of(tp.partition).add(self.inputs.sources.index(tp.topic), records)

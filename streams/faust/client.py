@@ -19,9 +19,11 @@ from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.protocol.api import Request
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -297,3 +299,12 @@ async def stop(consumer: AIOKafkaConsumer) -> None:
         await consumer._client.close()  # noqa: SLF001 - what was left to do
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
+
+
+async def ask(admin: AIOKafkaAdminClient, request: Request, node: int | None = None) -> Any:  # noqa: ANN401 - aiokafka's
+    """Send a request that aiokafka has no public way to send, to one broker or to any, and return the answer.
+
+    Raises NotImplementedError if the broker is too old to know the request.
+    Raises KafkaError if it cannot be asked.
+    """
+    return await admin._send_request(request, node)  # noqa: SLF001 - no public way to send one's own
