@@ -5,6 +5,7 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock, call
@@ -75,16 +76,19 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
 
 def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_they_were_many(run: Run) -> None:
     told, comes, records = Mock(), [F1], {F0: "held, while rows are restored"}
+    left = SimpleNamespace(active=False)
 
     async def fetch(*_: object) -> bool:
         records.update(dict.fromkeys(comes, "fetched"))
         return True
 
-    fetcher = SimpleNamespace(_proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records)
+    fetcher = SimpleNamespace(
+        _proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records, _wait_consume_future=None
+    )
     rest = Rest(cast("Any", SimpleNamespace(_fetcher=fetcher)), 60.0, (F, O))
 
     async def scenario() -> None:
-        fetching = asyncio.create_task(fetcher._proc_fetch_request("assignment", 0, "request"))
+        fetching = asyncio.create_task(fetcher._proc_fetch_request(left, 0, "request"))
         for _ in range(5):
             await asyncio.sleep(0)
         told.assert_called_once_with("who")
@@ -92,7 +96,7 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_the
         rest.end()
         assert not await fetching, "who waits was told"
         comes[:] = [C0]
-        assert not await asyncio.wait_for(fetcher._proc_fetch_request("assignment", 0, "request"), 5.0)
+        assert not await asyncio.wait_for(fetcher._proc_fetch_request(left, 0, "request"), 5.0)
         assert told.call_args_list.count(call("who")) == 2
 
     run(scenario())
@@ -122,7 +126,8 @@ def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once
                 fetcher._notify(fetcher._wait_consume_future)
                 rest.end()
             await asyncio.sleep(0)
-        await fetcher.close()
+        with suppress(asyncio.CancelledError):  # of the rest
+            await fetcher.close()
         return fetched
 
     assert run(scenario()) > 10
