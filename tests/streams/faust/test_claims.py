@@ -25,15 +25,6 @@ def claims(producer: Producer) -> list[int]:
     return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [kinds.CLAIM.key()])
 
 
-def test_partitions_that_may_have_moved_are_not_claimed(
-    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer
-) -> None:
-    assert brokers.assigned == set()
-    with pytest.raises(RebalanceAgain):
-        run(consumer.highwaters(C0))
-    assert producer.sent == []
-
-
 def test_partitions_are_not_given_up_while_they_are_claimed(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, producer: Producer
 ) -> None:

@@ -223,17 +223,6 @@ class Resting:
         self.closed = True
 
 
-def test_a_consumer_that_rests_before_its_next_attempt_is_stopped_and_its_connections_are_closed() -> None:
-    async def scenario() -> bool:
-        consumer = Resting()
-        with pytest.raises(asyncio.CancelledError):
-            await consumer.stop()
-        await stop(cast("AIOKafkaConsumer", consumer))
-        return consumer.closed
-
-    assert asyncio.run(scenario())
-
-
 def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:
     async def scenario() -> bool:
         consumer = Resting()

@@ -215,32 +215,6 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     assert topology.failure is None
 
 
-def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
-    run: Run, topology: Topology, consumer: BatchConsumer
-) -> None:
-    at_revocation: list[tuple[int | None, list[int]]] = []
-
-    async def finish(_: set[TP]) -> None:
-        at_revocation.append((consumer._new_offset(F0), sorted(consumer.partition_buffers)))
-
-    async def scenario() -> None:
-        for partition in (0, 1):
-            await topology.applied(partition)
-        consumer._on_partitions_revoked = finish
-        await consumer.on_partitions_revoked({F0, O0, C0})
-
-    buffer(consumer, F0, 1)
-    buffer(consumer, F1, 1)
-    consumer._committable = {F0: 1, F1: 1}
-    consumer._throttled = {O0, O1}
-    run(scenario())
-    assert at_revocation == [(1, [0, 1])], "what was acknowledged can still be committed"
-    assert sorted(consumer.partition_buffers) == [1]
-    assert list(consumer._filter_tps_with_pending_acks()) == [F1]
-    assert (consumer._throttled, consumer._handed) == ({O1}, {F1: 1})
-    assert topology.gauges.partitions() == [1]
-
-
 def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,21 +276,6 @@ def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
     monkeypatch.setattr(topology, "applied", late)
     run(scenario())
     assert topology.failure is None
-
-
-def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
-    run: Run, topology: Topology, consumer: BatchConsumer
-) -> None:
-    async def scenario() -> None:
-        async def nothing(_: set[TP]) -> None: ...
-
-        await topology.applied(1)
-        consumer._on_partitions_revoked = nothing
-        await consumer.on_partitions_revoked({F1, O1})
-
-    run(scenario())
-    assert 1 not in topology.table.changelog.claims()
-    assert topology.gauges.partitions() == []
 
 
 def test_copies_that_cannot_be_let_go_of_end_the_worker(
@@ -508,34 +467,6 @@ def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     """Return the offsets that are buffered, in order."""
     partition_buffer = consumer.partition_buffers[tp.partition]
     return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
-
-
-def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F1, O1}
-    consumer._handed = {F1: 4}
-    consumer._dropped = {F0, F1, O1, C0}
-    run(consumer._seek_back())
-    assert brokers.calls == [("seek", {F1: 4})], "F0 and C0 have left; of O1 nothing was handed: perform_seek follows"
-    assert consumer._dropped == set()
-    run(consumer._seek_back())
-    assert len(brokers.calls) == 1
-
-
-def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F1, C0}
-    consumer._handed = {F1: 4}
-    consumer._dropped = {F1, C0}
-    run(consumer.on_partitions_revoked(set()))
-    run(consumer._seek_back())
-    assert not [call for call in brokers.calls if call[0] == "seek"], "the rows of C0 may be open as a copy"
-    run(consumer.on_partitions_assigned({F1, C0}))
-    run(consumer._seek_back())
-    (sought,) = [cast("dict[TP, int]", call[1]) for call in brokers.calls if call[0] == "seek"]
-    assert sought.keys() == {F1, C0}
 
 
 def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(

@@ -49,28 +49,12 @@ def test_a_partition_is_a_dictionary_in_order_with_the_offset_of_its_last_write(
     assert store.persisted_offset(TP("trueup-state-changelog", 0)) == 12
 
 
-def test_size_grows_with_rows_and_bytes(store: RocksStore) -> None:
-    assert store.size(0)[0] == 0
-    store.write(0, [(str(i).encode(), bytes(1000)) for i in range(100)], 99)
-    n, held = store.size(0)
-    assert n == 100
-    assert held >= 100_000
-
-
 def test_a_batch_that_cannot_be_made_writes_neither_rows_nor_offset(tmp_path: Path) -> None:
     store = wire(tmp_path).table.store
     store.write(0, [(b"a", b"1")], 0)
     with pytest.raises(Exception):  # noqa: B017, PT011 - RocksDB's binding names no error of its own
         store.write(0, [(b"a", b"2"), (b"b", "text")], 1)  # type: ignore[list-item]
     assert (store.read(0, b"a"), store.read(0, b"b"), store.offset(0)) == (b"1", None, 0)
-
-
-def test_rocksdb_opened_again_has_rows_and_offset(tmp_path: Path) -> None:
-    store = wire(tmp_path).table.store
-    store.write(3, [(b"a", b"1"), (b"b", b"2")], 41)
-    store.write(3, [(b"b", None)], 42)
-    again = reopened(store, tmp_path)
-    assert (again.read(3, b"a"), again.read(3, b"b"), again.offset(3)) == (b"1", None, 42)
 
 
 #: Fills a store and dies as by kill -9: rows k0, k1, …, ten a write, through many flushes.
@@ -139,13 +123,6 @@ def test_damaged_files_never_hide_rows_below_the_offset(tmp_path: Path, filled: 
         assert found == (0 if offset is None else offset + 1)
 
 
-def test_an_undamaged_database_is_taken_as_it_is(tmp_path: Path, filled: Path) -> None:
-    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
-    store = wire(tmp_path).table.store
-    assert store.offset(0) == ROWS - 1
-    assert not list(tmp_path.rglob("*.damaged"))
-
-
 def test_damage_is_set_aside_and_named_and_the_store_begins_anew(
     tmp_path: Path, filled: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,18 +188,6 @@ class Asked:
         found: int | None = self._db.property_int_value(name)
         self._move()
         return found
-
-
-def test_a_directory_takes_the_place_of_a_link_that_was_set_aside(tmp_path: Path, filled: Path) -> None:
-    mine = tmp_path / "mine"
-    shutil.copytree(filled, mine)
-    aside = (path := next(mine.rglob("CURRENT")).parent).with_name(f"{path.name}.old")
-    (tmp_path / "others").mkdir()
-    aside.symlink_to(tmp_path / "others")
-    assert wire(mine).table.store.set_aside(0, "old") == aside
-    assert not aside.is_symlink()
-    assert (aside / "CURRENT").exists()
-    assert (tmp_path / "others").is_dir()
 
 
 def reads_all(store: RocksStore, partition: int = 0) -> None:
@@ -395,15 +360,3 @@ def test_rows_are_bytes_whatever_they_look_like(store: RocksStore, tmp_path: Pat
     assert {key: store.read(0, key) for key in held} == held
     assert dict(rows(store, 0, b"\x05")) == {b"\x05": held[b"\x05"]}
     assert not went_off.exists()
-
-
-def test_no_codec_of_the_application_unpickles(tmp_path: Path) -> None:
-    topology = wire(tmp_path)
-    # Faust knows a pickle codec. A record cannot name a codec; the topics and the table have theirs from here.
-    assert {str(topology.app.faust.conf.key_serializer), str(topology.app.faust.conf.value_serializer)} == {
-        "raw",
-        "json",
-    }
-    assert (topology.table.key_type, topology.table.value_type) == (bytes, bytes)
-    assert topology.table.store.key_serializer in (None, "raw", "json")
-    assert topology.table.store.value_serializer in (None, "raw", "json")
