@@ -277,12 +277,13 @@ def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: Ba
 def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer) -> None:
     consumer._buffer_of(1)
     huge, paused = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)], []
-    for step in (
+    steps: list[Callable[[], None]] = [
         lambda: consumer._buffer(F0, huge[:3]),  # three quarters of the share of one of four
         lambda: consumer._buffer(F0, huge[3:]),
         lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
         lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
-    ):
+    ]
+    for step in steps:
         step()
         consumer._throttle()
         paused.append((consumer.paused(F0), consumer.paused(O0)))
