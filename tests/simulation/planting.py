@@ -35,6 +35,8 @@ RARE: Final = frozenset(
         "a load does not look under its claim whether there is a state",
         "answers go out before it is written down what is in force",
         "a checkpoint says that later outputs stand before it",
+        # What was fetched is taken in one step: a seek comes between only while a restored row is handed on.
+        "what is fetched while somebody seeks is taken",
     }
 )
 
