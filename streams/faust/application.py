@@ -1,8 +1,9 @@
-"""The Faust application of a worker: its table and its transport.
+"""The Faust application of a worker: its table, its transport, and the agent that processes turns.
 
 All use of Faust goes through this module. A server of partitions implements `Inputs`, and sees no Faust object.
 """
 
+from functools import partial
 from typing import Any, cast
 
 import faust
@@ -20,6 +21,11 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import SET_ASIDE
 from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.records.merge import Batch
+
+#: Turns that may be in progress at once: while some wait for acknowledgements or a schema, others are folded.
+CONCURRENCY = 32
+#: More turns than there can be, as each partition has a few (`streams.faust.turns`): the agent's queue is never full.
+QUEUED = 1 << 20
 
 
 class Application:
@@ -79,8 +85,20 @@ class Application:
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
     def serve(self, inputs: Inputs) -> None:
-        """Say who serves the partitions; call it once, before the start."""
+        """Declare the agent and whom it serves the partitions by; call it once, before the start."""
         self._transport.inputs = inputs
+        sources = self.faust.topic(
+            *inputs.sources, value_type=bytes, value_serializer="raw", internal=False, maxsize=QUEUED
+        )
+
+        @self.faust.agent(sources, name="process", concurrency=CONCURRENCY)
+        async def process(turns: faust.StreamT[Any]) -> None:
+            async for event in cast("faust.Stream[Any]", turns).noack().events():
+                turn = event.value
+                if not await inputs.process(turn, partial(self.consumer.folded, turn)):
+                    return
+                self.consumer.ack(event.message)
+                turn.clear()  # each instance of the agent keeps its last event until the next one
 
     @property
     def consumer(self) -> BatchConsumer:
@@ -149,7 +167,6 @@ class Application:
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
         await self.standbys.examine()
-        self.faust.topics.add(self.faust.topic(*self._transport.inputs.sources, internal=False))
         await self.faust.start()
 
     async def stop(self) -> None:

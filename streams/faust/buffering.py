@@ -36,7 +36,7 @@ class Buffering(Member):
         self._copying = False
 
     def hand_out(self) -> None:
-        """Begin the next turn, if there are records for it."""
+        """Hand out the next turn, if there are records for it."""
         raise NotImplementedError
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
@@ -194,13 +194,14 @@ class Buffering(Member):
         except DamagedStoreError as exc:
             self.repair(exc)
             return
-        last, seconds = records[-1], records[-1].timestamp / 1000
-        generation = self.app.consumer_generation_id
-        message = ConsumerMessage(
-            *tp, last.offset, seconds, 0, None, last.key, last.value, None, tp=tp, generation_id=generation
-        )
+        last = records[-1]
+        message = self._made(tp, last.offset, last.timestamp, last.key, last.value)
         # A rebalance may stop the flow meanwhile, and the callback may wait for what only its end brings.
         await self.wait_first(self.callback(message), self.suspend_flow.wait())
+
+    def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
+        generation, seconds = self.app.consumer_generation_id, timestamp / 1000
+        return ConsumerMessage(*tp, offset, seconds, 0, None, key, value, None, tp=tp, generation_id=generation)
 
     def _throttle(self) -> None:
         """Pause fetching of a topic that is far ahead of its partner or the agent; resume at half its buffer.

@@ -2,22 +2,25 @@
 
 Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
 past gaps. This consumer buffers fetched records, merges the two topics of each partition by time (`records.merge`),
-hands out turns of at most one batch of a partition, and commits their offsets once they are answered. Changelog records
-go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the process.
+hands the agent turns of at most one batch of a partition, and commits their offsets once they are acknowledged.
+Changelog records go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the
+process.
 
 The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
 its name.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, ClassVar, cast
 
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP
+from faust.types import TP, Message
 from mode import Service
+from mode.utils.futures import notify
 
 from state.journal import Journal
 from streams.config.in_force import OtherArithmeticError
@@ -50,8 +53,6 @@ class BatchConsumer(Buffering):
         self._turns = Turns(
             settings.batch_records, settings.batch_bytes, settings.patience_seconds, together=bool(settings.routed)
         )
-        #: Turns that are not answered yet.
-        self._serving: set[asyncio.Task[None]] = set()
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
@@ -64,25 +65,21 @@ class BatchConsumer(Buffering):
     def _new_consumer_thread(self) -> LoopConsumer:
         return LoopConsumer(self)
 
-    # -- from the buffers to acknowledged outputs ------------------------------------------------------------------
+    # -- from the buffers to the agent -----------------------------------------------------------------------------
 
     def hand_out(self) -> None:
-        """Begin the next turn: a batch of every partition that has records and whose last batch is folded."""
+        """Hand out the next turn: a batch of every partition that has records and whose last batch is folded."""
         try:
             turns = self._taken()
         except RewrittenError as exc:
             self.inputs.failed(exc)
             return
         for turn in turns:
-            serving = asyncio.get_running_loop().create_task(self._serve(turn))
-            self._serving.add(serving)
-            serving.add_done_callback(self._serving.discard)
+            with suppress(StopIteration):  # nothing there waits while the flow is on, so it ends in this step
+                cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
+                raise RuntimeError("Faust did not take a turn at once")
         if self._throttled and self.flow_active:
             self._throttle()
-
-    async def _serve(self, turn: list[Batch]) -> None:
-        if await self.inputs.process(turn, lambda: self.folded(turn)):
-            self.answered(turn)
 
     @Service.task
     async def _want(self) -> None:
@@ -93,7 +90,7 @@ class BatchConsumer(Buffering):
 
     def _taken(self) -> list[list[Batch]]:
         """Take the next batch of each partition, unless the flow is stopped. A waiting batch is a turn of its own."""
-        if not self.flow_active:
+        if not (self.flow_active and self.app.flow_control.is_active()):
             return []
         turn, alone = list[Batch](), []
         for batch in (*self._turns.take(list(self.partition_buffers.values()), self), *self._ticks()):
@@ -120,10 +117,18 @@ class BatchConsumer(Buffering):
         super().stop_flow()
         self._turns.begin()
 
+    def _message(self, turn: list[Batch]) -> Message:
+        batch = turn[0]
+        tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
+        timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
+        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands the value on as it is
+
     def holds(self, batch: Batch) -> bool:
         """Whether a batch's partition is still here and was not taken up again since the batch was handed out."""
         partition_buffer = self.partition_buffers.get(batch.partition)
         return partition_buffer is not None and partition_buffer.epoch == batch.epoch
+
+    # -- from the agent to the committed offsets -------------------------------------------------------------------
 
     def folded(self, turn: Sequence[Batch]) -> None:
         """Note that a turn is folded: the next batches of its partitions may follow."""
@@ -132,29 +137,25 @@ class BatchConsumer(Buffering):
                 self.partition_buffers[batch.partition].busy = False
         self._hand_out_more()
 
-    def answered(self, turn: Sequence[Batch]) -> None:
+    def ack(self, message: Message) -> bool:
         """Note that a turn is answered: its offsets may be committed. What has moved since is left to its new owner."""
-        for batch in filter(self.holds, turn):
+        message.acked = True
+        self._unacked_messages.discard(message)
+        for batch in filter(self.holds, cast("list[Batch]", message.value)):
             try:
                 self.partition_buffers[batch.partition].acknowledged(batch)
             except RuntimeError as exc:
                 self.inputs.failed(exc)
-                return
+                return False
             self._committable.update(batch.ends)
         self._hand_out_more()
+        notify(self._waiting_for_ack)
+        return True
 
     def _hand_out_more(self) -> None:
-        """Begin the next turn, if there are records for it."""
+        """Hand out the next turn, if there are records for it."""
         if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
             self.hand_out()
-
-    async def wait_empty(self) -> None:
-        """Wait until every turn that was handed out is answered, and commit."""
-        while self._serving and not self.should_stop:
-            await asyncio.wait(self._serving, timeout=WANT_SECONDS)
-        await self.commit_and_end_transactions()
-
-    # -- committed offsets -----------------------------------------------------------------------------------------
 
     def _filter_tps_with_pending_acks(self, topics: Iterable[object] | None = None) -> Iterator[TP]:
         return (tp for tp in self._committable if topics is None or tp in topics or tp.topic in topics)

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +17,7 @@ from state.frames import OtherFormat, seal
 from state.journal import NONE, Entry
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.records.merge import Batch, PartitionBuffer
+from streams.records.merge import PartitionBuffer
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
@@ -77,11 +79,27 @@ def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path,
 # -- what the transport asks ---------------------------------------------------------------------------------------
 
 
+class Handed:
+    """Stands for the agent's stream: yields events and notes which were acknowledged when the next is asked for."""
+
+    def __init__(self, *messages: Any) -> None:
+        self._messages = messages
+        self.asked = 0
+
+    def noack(self) -> "Handed":
+        return self
+
+    async def events(self) -> AsyncIterator[Any]:
+        for message in self._messages:
+            self.asked += 1
+            yield SimpleNamespace(value=message.value, message=message)
+
+
 PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 
 
 @pytest.fixture
-def batches(run: Run, topology: Topology) -> list[Batch]:
+def messages(run: Run, topology: Topology) -> list[Any]:
     """Take up partition 0 and return a pair of records as two batches."""
     consumer = topology.app.consumer
     consumer._thread = Brokers()
@@ -92,29 +110,26 @@ def batches(run: Run, topology: Topology) -> list[Batch]:
         batch = consumer._buffer_of(0).take(1, 1000, consumer, 0)
         assert batch is not None
         consumer.partition_buffers[0].busy = False
-        made.append(batch)
+        message = consumer._message([batch])
+        consumer.track_message(message)
+        made.append(message)
     return made
 
 
-def serve(run: Run, topology: Topology, *batches: Batch) -> None:
-    """Serve batches, each as a turn, until one is not done."""
-
-    async def scenario() -> None:
-        for batch in batches:
-            await topology.app.consumer._serve([batch])
-            if topology.failure is not None:
-                return
-
-    run(scenario())
+def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
+    handed = Handed(*messages)
+    run(cast("Any", topology.app.faust.agents["process"]).fun(handed))
+    return handed
 
 
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
-    run: Run, topology: Topology, batches: list[Batch], ended: Ended
+    run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
     topology.app.consumer.partition_buffers[0].restart()
-    serve(run, topology, *batches)
+    serve(run, topology, *messages)
     assert cast("Producer", topology.app.faust.producer).sent == []
     assert topology.app.consumer._committable == {}
+    assert all(message.acked for message in messages), "nobody waits for them"
     assert ended.times == 0
 
 
@@ -122,7 +137,7 @@ def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
 def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
     run: Run,
     topology: Topology,
-    batches: list[Batch],
+    messages: list[Any],
     ended: Ended,
     monkeypatch: pytest.MonkeyPatch,
     topic: str,
@@ -136,17 +151,18 @@ def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
         return await append(batches)
 
     monkeypatch.setattr(producer, "append", failing)
-    serve(run, topology, *batches)
-    assert ended.times == 1
+    handed = serve(run, topology, *messages)
+    assert (ended.times, handed.asked) == (1, 1)
     assert isinstance(topology.failure, TimeoutError)
     assert topology.app.consumer._committable == {}
+    assert not messages[0].acked
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "still here"])
 def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     run: Run,
     topology: Topology,
-    batches: list[Batch],
+    messages: list[Any],
     ended: Ended,
     moved: bool,  # noqa: FBT001 - a case
 ) -> None:
@@ -154,16 +170,17 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     if moved:
         consumer.partition_buffers.pop(0)
     topology.processor.close(0)
-    serve(run, topology, batches[0])
+    serve(run, topology, messages[0])
     assert cast("Producer", topology.app.faust.producer).sent == []
     assert consumer._committable == {}
     assert ended.times == (not moved)
+    assert messages[0].acked is moved
 
 
 def test_an_agent_that_is_stopped_ends_nothing(
     run: Run,
     topology: Topology,
-    batches: list[Batch],
+    messages: list[Any],
     ended: Ended,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -172,8 +189,9 @@ def test_an_agent_that_is_stopped_ends_nothing(
 
     monkeypatch.setattr(topology.processor, "fold", fold)
     with pytest.raises(asyncio.CancelledError):
-        serve(run, topology, *batches)
+        serve(run, topology, *messages)
     assert ended.times == 0
+    assert not messages[0].acked
 
 
 def test_failed_ends_the_process_once_and_keeps_the_first_reason(

@@ -20,7 +20,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from mode.utils.logging import CompositeLogger
 
 from agents import intake
-from streams.faust import client, fetching, standbys
+from streams.faust import application, client, fetching, standbys
 from streams.records.decoding import Decoder
 from streams.records.making import Reader
 from streams.records.refused import Refused
@@ -113,6 +113,7 @@ def simulated() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(virtual_clocks())
         stack.enter_context(patch.object(fetching.LoopConsumer, "on_crash", lambda *_: None))
+        stack.enter_context(patch.object(application, "CONCURRENCY", 4))
         stack.enter_context(patch.object(CompositeLogger, "log", lambda *_, **__: None))
         stack.enter_context(patch.object(fetching, "FETCH_WAIT_MS", 500))
         stack.enter_context(patch.object(intake, "FETCH_WAIT_MS", 500))

@@ -201,6 +201,7 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     buffer(consumer, F0, 1, 2, 3)
     stale = consumer.partition_buffers[0].take(1, 1000, consumer, 0)
     assert stale is not None
+    message = consumer._message([stale])
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}
@@ -210,7 +211,7 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     assert consumer._confirmed == {F0: 0, O0: 0}
     assert brokers.calls[1:] == [("throttle", ([], [F0]))]
     assert consumer._throttled == set()
-    consumer.answered([stale])
+    consumer.ack(message)
     assert list(consumer._filter_tps_with_pending_acks()) == []
     assert topology.failure is None
 

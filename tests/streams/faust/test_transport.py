@@ -4,7 +4,7 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +16,7 @@ from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
-from faust.types import TP
+from faust.types import TP, Message
 
 from agents.topology import Topology
 from streams.config.settings import Settings
@@ -315,34 +315,68 @@ def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsum
 # -- commits -------------------------------------------------------------------------------------------------------
 
 
-def hand_out(run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many records each turn has that is handed out now."""
-    handed: list[int] = []
-
-    async def process(turn: Sequence[Batch], _: object) -> bool:
-        handed.append(sum(len(batch.records) for batch in turn))
-        return True
-
-    async def scenario() -> None:
-        consumer.hand_out()
-        await consumer.wait_empty()
-
-    monkeypatch.setattr(topology, "process", process)
-    run(scenario())
-    return handed
-
-
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
+@pytest.mark.parametrize("stopped", ["the flow of the consumer", "the flow of the queues"])
 def test_nothing_is_handed_out_while_the_flow_is_stopped(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, stopped: str
 ) -> None:
+    """What came into the agent's queue meanwhile would be lost: Faust clears it when the flow resumes."""
+    handed: list[Message] = []
+
+    async def callback(message: Message) -> None:
+        handed.append(message)
+
+    async def hand_out() -> int:
+        consumer.hand_out()
+        return len(handed)
+
     buffer(consumer, F0, 1)
     brokers.ends[F0] = 1
-    consumer.stop_flow()
-    assert hand_out(run, topology, consumer, monkeypatch) == []
+    consumer.callback = callback
+    flow = topology.app.faust.flow_control
+    flow.resume()
+    if stopped == "the flow of the queues":
+        flow.suspend()
+    else:
+        consumer.stop_flow()
+    assert run(hand_out()) == 0
     consumer.resume_flow()
-    assert hand_out(run, topology, consumer, monkeypatch) == [1]
-    assert consumer._new_offset(F0) == 1
+    flow.resume()
+    assert run(hand_out()) == 1
+    assert [len(batch.records) for batch in cast("list[Batch]", handed[0].value)] == [1]
+
+
+def test_a_turn_that_faust_does_not_take_at_once_is_an_error(
+    run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would go on with it, and its partitions would stand still."""
+
+    async def callback(_: object) -> None:
+        await asyncio.sleep(0)
+
+    async def hand_out() -> None:
+        consumer.hand_out()
+
+    buffer(consumer, F0, 1)
+    consumer.callback = callback
+    topology.app.faust.flow_control.resume()
+    monkeypatch.setattr(consumer, "caught_up", lambda _: True)
+    with pytest.raises(RuntimeError, match="at once"):
+        run(hand_out())
+
+
+def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
+    async def scenario() -> None:
+        buffer(consumer, F0, 1)
+        tracked = consumer._message([take(consumer, 0)])
+        consumer.track_message(tracked)
+        assert tracked in consumer._unacked_messages
+        waiting = consumer._waiting_for_ack = asyncio.get_running_loop().create_future()
+        consumer.ack(tracked)
+        assert tracked not in consumer._unacked_messages
+        assert waiting.done()
+
+    run(scenario())
 
 
 def test_what_faust_waits_for_is_given_up_when_the_flow_stops(run: Run, consumer: BatchConsumer) -> None:
@@ -370,7 +404,7 @@ def test_an_answer_to_a_batch_from_before_changes_nothing(
 ) -> None:
     async def answer(batch: Batch) -> None:
         consumer.folded([batch])
-        consumer.answered([batch])
+        consumer.ack(consumer._message([batch]))
 
     buffer(consumer, F0, 1, 2)
     stale = take(consumer, 0, limit=1)
