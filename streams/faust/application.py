@@ -85,7 +85,7 @@ class Application:
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
     def serve(self, inputs: Inputs) -> None:
-        """Declare the agent and whom it serves the partitions by; call it once, before the start."""
+        """Declare the agent, and who serves the partitions; call it once, before the start."""
         self._transport.inputs = inputs
         sources = self.faust.topic(
             *inputs.sources, value_type=bytes, value_serializer="raw", internal=False, maxsize=QUEUED

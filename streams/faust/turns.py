@@ -1,7 +1,7 @@
 """Turns: the partitions of a process are folded, noted and answered together.
 
-At low rates a turn costs little more than a batch of one partition: one request to the journal of each broker, and one
-with the answers.
+At low rates a turn costs little more than a batch of one partition: one message of Faust, one request to the journal
+of each broker, and one with the answers.
 
 The partitions of a router go through a backlog up to one time after another. Labels go from every partition of a
 router to every partition of the outcomes. If each partition took what it has, each would begin in the past again, and
