@@ -16,13 +16,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from agents.applying import Applying, Probe
-from agents.folded import Folded, FoldedTurn, committed
-from agents.hearing import Hearing
 from agents.notices import Notices
-from agents.served import Frozen, Served, Terms
+from agents.served import Folded, FoldedTurn, Frozen, Served, Terms, committed
 from agents.showing import Showing
 from agents.tracing import Spans
 from state import journal
@@ -30,7 +28,6 @@ from state.engine import Partition
 from state.fence import FORECASTS, Fence
 from state.fold import Fold
 from state.journal import Journal
-from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
@@ -67,11 +64,9 @@ class BatchProcessor:
         self.notices = notices or Notices()
         #: Told of each turn that is answered; None: nobody is.
         self.spans: Spans | None = None
-        self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
         self._settings = settings
-        self._terms = self._terms_of(settings)
-        self._decoder: Any = self._terms.decoder
+        self._terms = Terms.of(settings, self._decoder_of(settings))
         self._table = table
         self._outputs = outputs
         self._gauges = gauges
@@ -79,7 +74,8 @@ class BatchProcessor:
         self._current = current
         #: Input topics that this worker maps itself, each with its source, by number. Intake counts those it maps.
         self._reads = modes.read_directly(settings.modes, self._topics)
-        self._hearing = Hearing(outputs)
+        #: Records in the output topics that are not what is folded again brings about.
+        self._unlike = 0
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, Served] = {}
@@ -88,11 +84,6 @@ class BatchProcessor:
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
         self.pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
-
-    def _terms_of(self, settings: Settings) -> Terms:
-        """Return the terms that these settings set for records."""
-        decoder = self._decoder_of(settings)
-        return Terms(settings, decoder, bytes.fromhex(in_force.digest(in_force.described(settings))))
 
     def _decoder_of(self, settings: Settings) -> Any:  # noqa: ANN401 - of its own events
         return Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
@@ -116,7 +107,8 @@ class BatchProcessor:
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
                 # Under the name that the journal has: another build may describe the same settings by more fields.
-                terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
+                settings = await recall(entries[0].config.hex())
+                terms = Terms(settings, self._decoder_of(settings), entries[0].config)
             served = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._partitions[partition] = served
@@ -147,21 +139,20 @@ class BatchProcessor:
     @property
     def wait(self) -> Wait:
         """How batches wait for the schema registry."""
-        found: Wait = self._decoder.schemas.wait
-        return found
+        return cast("Wait", self._terms.decoder.schemas.wait)
 
     def samples(self) -> Iterator[Sample]:
         """Yield counts: dead forecasts that were answered, and headers that answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)
-        yield "unlike_outputs", (), float(self._hearing.unlike)
+        yield "unlike_outputs", (), float(self._unlike)
         for what in ("header", "field"):
-            yield "uncarried", (what,), float(self._decoder.left_out(what))
+            yield "uncarried", (what,), float(self._terms.decoder.left_out(what))
 
     def tell(self) -> None:
         """Report what needs attention, see `agents.notices`."""
         for topic, (name, source) in self._reads.items():
-            if records := self._decoder.far_off[topic]:
-                ts, timestamp = self._decoder.far_off_last[topic]
+            if records := self._terms.decoder.far_off[topic]:
+                ts, timestamp = self._terms.decoder.far_off_last[topic]
                 more = self.notices.far_off(name, records, far_off.said(ts, timestamp, source))
                 self._gauges.far_off(topic, more)
         if self._applying.unrouted:
@@ -185,7 +176,7 @@ class BatchProcessor:
 
     def waits_for(self, batch: Batch) -> bool:
         """Whether folding a batch must wait for the schema registry."""
-        return bool(self._decoder.asks_registry and self._decoder.lacking(batch.records))
+        return bool(self._terms.decoder.asks_registry and self._terms.decoder.lacking(batch.records))
 
     async def fold(self, batches: Sequence[Batch]) -> FoldedTurn:
         """Fold a turn, at most one batch of each partition. Pass the result to `answer` at once.
@@ -197,11 +188,11 @@ class BatchProcessor:
         acknowledge nothing of the turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
-        if self._decoder.asks_registry and len(batches) == 1:  # of several none waits for a schema, see `waits_for`
-            await self._decoder.load(batches[0].records)
+        if self._terms.decoder.asks_registry and len(batches) == 1:  # several wait for none, see `waits_for`
+            await self._terms.decoder.load(batches[0].records)
         parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):
-            await self._hearing.hear(batches, self._partitions)
+            await self._hear(batches)
             for batch in batches:
                 # The partition was taken up again, so these records are read again. Folding them now would merge them
                 # with later ones.
@@ -259,6 +250,16 @@ class BatchProcessor:
                 await self._written()
                 yield
 
+    async def _hear(self, batches: Iterable[Batch]) -> None:
+        """Read the outputs in the topics, for records that are folded again and may have been answered already."""
+        here = {batch: self._partitions.get(batch.partition) for batch in batches}
+        asked = {batch.partition: served for batch, served in here.items() if served and served.unheard(batch)}
+        if asked:
+            found = await self._outputs.heard({number: served.said for number, served in asked.items()})
+            for number, served in asked.items():
+                served.heard = found[number]
+                served.hears(found[number].ends)
+
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
         """Return the batches whose partition has not moved since; the new owner answers the others."""
         here = list[Folded]()
@@ -275,7 +276,7 @@ class BatchProcessor:
             async with self._answered():
                 pass
         if served.heard is not None:
-            self._hearing.compare(number, served.heard)
+            self._unlike += served.heard.compare(number)
             served.heard = None
         if served.terms is not self._terms:
             await self._close_order(served)

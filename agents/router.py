@@ -9,11 +9,10 @@ from typing import Any, Final, cast
 
 from agents import __version__
 from agents.applying import Probe
-from agents.folded import committed
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor
-from agents.served import Served, Terms
+from agents.served import Served, Terms, committed
 from agents.showing import Showing
 from agents.topology import Topology, samples
 from agents.worker import Stage
@@ -97,7 +96,7 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
     )
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
     topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, announcer, abort)
-    app.serve(topology, topology.process)
+    app.serve(topology)
     return topology
 
 

@@ -1,4 +1,4 @@
-"""A served partition: its terms, its progress, and its waiting checkpoint."""
+"""A served partition: its terms, its progress, its waiting checkpoint, and what is folded and not acknowledged yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, Self
 
 from state import journal
 from state.effects import Changes
+from state.events import Rejected
+from state.fence import Fence
 from state.fold import Fold
 from state.journal import Entry, Journal
 from state.witnesses import SLACK
+from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.outputs import LABELS, Heard
+from streams.faust.outputs import LABELS, Heard, OutputBatch
 from streams.records.merge import Batch, Merged
 
 #: Most records, and most batches, between two checkpoints.
@@ -28,6 +31,11 @@ class Terms:
     settings: Settings
     decoder: Any
     config: bytes
+
+    @classmethod
+    def of(cls, settings: Settings, decoder: Any) -> Self:  # noqa: ANN401 - of its own events
+        """Return the terms that settings set."""
+        return cls(settings, decoder, bytes.fromhex(in_force.digest(in_force.described(settings))))
 
 
 class Frozen(NamedTuple):
@@ -173,6 +181,10 @@ class Served:
         """Whether outputs of a batch may be missing: it is new, or their acknowledgement was not noted."""
         return batch.again is None or batch.again.number >= self.told
 
+    def unheard(self, batch: Batch) -> bool:
+        """Whether a batch is folded again, and what stands in the output topics already was not read."""
+        return self.heard is None and batch.again is not None and self.unsaid(batch)
+
     @property
     def ready(self) -> bool:
         """Whether there are records for a checkpoint, and none waits."""
@@ -203,3 +215,40 @@ class Served:
             or self.engine.weight > settings.enough_bytes
             or self.engine.full
         )
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Records of a batch that the engine has applied."""
+
+    #: The batch.
+    batch: Batch
+    #: Its partition.
+    served: Served
+    #: What is to be produced.
+    outputs: OutputBatch
+    #: What the journal is to say of them; None: it says so already.
+    entry: Entry | None
+    #: Of the first journal entry after them.
+    number: int
+    #: As the engine made them.
+    effects: Any
+    #: The dead letters.
+    rejected: list[Rejected]
+    #: Of the state with them.
+    fence: Fence
+
+
+@dataclass(frozen=True)
+class FoldedTurn:
+    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before."""
+
+    #: When its folding was asked for, s of a clock that only counts.
+    started: float
+    #: Its batches.
+    parts: list[Folded]
+
+
+def committed(fence: Fence) -> Fence:
+    """Return a fence as it is in the state now: the engine moves its own while it folds what may never be committed."""
+    return Fence.decode(fence.encode())

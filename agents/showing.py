@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agents.folded import committed
 from agents.notices import Notices
-from agents.served import Served
+from agents.served import Served, committed
 from state import formats
 from state.effects import Changes
 from state.fence import Fence

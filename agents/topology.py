@@ -31,7 +31,7 @@ from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Copy, Standing
+from streams.metrics.mirror import Standing
 from streams.records import skips
 from streams.records.merge import Batch, KafkaRecord
 from streams.records.skips import PoisonError
@@ -85,18 +85,6 @@ class Topology:
     def sources(self) -> tuple[str, str]:
         """Topics of forecasts and of outcomes."""
         return self.settings.forecasts, self.settings.outcomes
-
-    async def claim(self, partition: int) -> None:
-        """Claim a partition's changelog: brokers refuse all other writers."""
-        await self.table.claim(partition)
-
-    def claimed(self, partition: int) -> bool:
-        """Whether a partition has been claimed since its last assignment."""
-        return self.table.is_claimed(partition)
-
-    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
-        """Set aside rows on this disk that the changelog cannot bring up to date, of claimed partitions."""
-        return await self.table.vet(partitions)
 
     async def renew(self) -> None:
         """Confirm old claims, and check that the topics are still the same."""
@@ -171,11 +159,6 @@ class Topology:
         self.table.restore(tp, records)
         self.progress.restored(len(records))
 
-    def restored(self, partition: int) -> int:
-        """Return the next offset of the changelog to restore."""
-        offset = self.table.offset(partition)
-        return 0 if offset is None else offset + 1
-
     def lost(self, tp: TP, records: int) -> None:
         """Count records of an input that were deleted before they were read."""
         self._lost[tp.topic] += records
@@ -214,9 +197,8 @@ class Topology:
     @property
     def standing(self) -> Standing:
         """The state of the worker as its readers see it; another thread may ask."""
-        copies = tuple(Copy(each.partition, each.lag) for each in self.app.copies())
         hanging = self.app.consumer.held_back.said if self.app.serving else ()
-        return Standing(self.unready, self.app.recovery(), copies, hanging)
+        return Standing(self.unready, self.app.recovery(), tuple(self.app.standbys.look()), hanging)
 
     @property
     def registry_seconds(self) -> float:
@@ -260,7 +242,7 @@ class Topology:
             # Their buffers are gone, so the acknowledgement commits nothing. It only ends the wait for this turn.
             log.info("%s", exc)
         except DamagedStoreError as exc:
-            self.app.repair(exc)  # their buffers are gone as well
+            self.app.consumer.repair(exc)  # their buffers are gone as well
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the turn is not done
             self.failed(exc)
             return False
@@ -287,7 +269,7 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
     topology = Topology(settings, app, app.table, gauges, processor, announcer, abort)
     if settings.maps:
         topology.publisher = Publisher(settings, gauges.held, lambda: dict(topology.claims))
-    app.serve(topology, topology.process)
+    app.serve(topology)
     return topology
 
 
@@ -311,10 +293,11 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "recovery_seconds", (), progress.seconds
     if progress.seconds_left is not None:
         yield "recovery_left_seconds", (), progress.seconds_left
-    copies = topology.app.copies()
+    standbys = topology.app.standbys
+    copies = standbys.look()
     yield "standby_partitions", (), float(len(copies))
-    yield "standby_missing_partitions", (), float(topology.app.missing_copies)
-    yield "standby_rows", (), float(topology.app.copied_rows)
+    yield "standby_missing_partitions", (), float(standbys.missing)
+    yield "standby_rows", (), float(standbys.rows)
     for copy in copies:
         if copy.lag is not None:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
@@ -327,15 +310,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
         yield "memory_free_ratio", (), free
     if not topology.serving:
         return
-    for each in topology.app.buffered():
-        labels = (each.topic, str(each.partition))
-        yield "buffered_records", labels, each.records
-        yield "buffered_bytes", labels, each.size
-        yield "fetch_paused", labels, float(each.paused)
-        if each.lag is not None:
-            yield "lag_records", labels, each.lag
-    labels_of = dict(zip(topology.sources, ("forecasts", "outcomes"), strict=True))
-    yield from topology.app.consumer.held_back.samples(labels_of)
+    yield from topology.app.consumer.samples()
     for partition in topology.gauges.partitions():
         rows, held = topology.table.size(partition)
         yield "state_rows", (str(partition),), rows

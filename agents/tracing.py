@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from agents.folded import FoldedTurn
+from agents.served import FoldedTurn
 from state.fence import FORECASTS
 from streams.config.settings import Settings
 

@@ -250,7 +250,7 @@ async def _checkpoints(topology: Topology) -> None:
         try:
             await topology.processor.checkpoint()
         except DamagedStoreError as exc:
-            topology.app.repair(exc)
+            topology.app.consumer.repair(exc)
         except Exception as exc:  # noqa: BLE001 - whatever it is, rows are not written
             topology.failed(exc)
 

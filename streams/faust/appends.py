@@ -4,8 +4,8 @@ aiokafka's producer is made for single records: a task gathers them, and sends a
 records are in batches already, and a partition has at most one batch in flight. So each batch is sent at once. That
 takes a third of the time until the acknowledgement, and half of the work.
 
-Batches that are appended at the same moment share one request to a broker, so the partitions of a turn share its cost.
-A batch that waits for replicas delays the others of its request, and the requests behind it on its connection.
+Batches that are appended together share one request to each broker, so the partitions of a turn share its cost. A batch
+that waits for replicas delays the others of its request, and the requests behind it on its connection.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
@@ -39,14 +39,6 @@ Batches = Mapping[TopicPartition, bytes]
 Offsets = dict[TopicPartition, int]
 
 
-class _Asked(NamedTuple):
-    """Batches for a broker, a callback for waiting replicas, and the future of their offsets."""
-
-    batches: Batches
-    waits: Callable[[], None]
-    answered: "asyncio.Future[Offsets]"
-
-
 class Appender:
     """Appends for all partitions of a worker.
 
@@ -55,10 +47,7 @@ class Appender:
 
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
         self._client = client
-        #: Batches by broker; they are sent once all tasks that are ready now have added theirs.
-        self._gathered: dict[int, list[_Asked]] = {}
         self._number = count()
-        self._sending: set[asyncio.Task[None]] = set()
 
     async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:
         """Append a record batch to each partition, trying until all are acknowledged; return their first offsets.
@@ -83,7 +72,7 @@ class Appender:
                 leader = client.cluster.leader_for_partition(place)
                 if leader is not None and leader >= 0:
                     led[leader][place] = data
-            asked = [self._ask(leader, part, waits) for leader, part in led.items()]
+            asked = [self._request(leader, part, waits) for leader, part in led.items()]
             for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
                 offsets |= found
             left = {place: data for place, data in left.items() if place not in offsets}
@@ -92,85 +81,45 @@ class Appender:
             await client.force_metadata_update()
             await asyncio.sleep(BACKOFF)
 
-    def _ask(self, leader: int, batches: Batches, waits: Callable[[], None]) -> "asyncio.Future[Offsets]":
+    async def _request(self, leader: int, batches: Batches, waits: Callable[[], None]) -> Offsets:
         """Return the first offsets of the batches that a broker appends, without those to try again."""
-        loop = asyncio.get_running_loop()
-        asked = _Asked(batches, waits, loop.create_future())
-        if leader not in self._gathered:
-            self._gathered[leader] = []
-            loop.call_soon(self._send, leader)
-        self._gathered[leader].append(asked)
-        return asked.answered
-
-    def _send(self, leader: int) -> None:
-        task = asyncio.ensure_future(self._request(leader, self._gathered.pop(leader)))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-
-    async def _request(self, leader: int, asked: list[_Asked]) -> None:
         client = self._client()
         topics = defaultdict(list)
-        for each in asked:
-            for (topic, partition), data in each.batches.items():
-                topics[topic].append((partition, data))
+        for (topic, partition), data in batches.items():
+            topics[topic].append((partition, data))
         wait_ms = int(client._request_timeout_ms * REPLICAS)  # noqa: SLF001 - no public way to ask
         request = ProduceRequest(None, ACKS, wait_ms, list(topics.items()))
         try:
             response = await client.send(leader, request, group=("appends", next(self._number) % CONNECTIONS))
         except errors.KafkaError as exc:
-            if exc.retriable:  # the client says which broker is away
-                log.debug("appending to %s, trying again: %r", ", ".join(topics), exc)
-            for each in asked:
-                _tell(each, {} if exc.retriable else exc)
-            return
-        except BaseException as exc:
-            for each in asked:
-                _tell(each, exc)
-            raise
-        codes = {
-            TopicPartition(topic, partition): (code, offset)
-            for topic, partitions in response.topics
-            for partition, code, offset, *_ in partitions
-        }
-        for each in asked:
-            try:
-                _tell(each, _read(leader, each, codes))
-            except errors.KafkaError as exc:
-                _tell(each, exc)
+            if not exc.retriable:
+                raise
+            log.debug("appending to %s, trying again: %r", ", ".join(topics), exc)  # the client says who is away
+            return {}
+        found = {}
+        for topic, partitions in response.topics:
+            for partition, code, offset, *_ in partitions:
+                if code == errors.NoError.errno:
+                    found[TopicPartition(topic, partition)] = offset
+                else:
+                    _refused(leader, f"{topic}/{partition}", code, waits)
+        return found
 
 
-def _read(leader: int, asked: _Asked, codes: Mapping[TopicPartition, tuple[int, int]]) -> Offsets:
-    """Return the first offsets of appended batches; raises as `Appender.append`."""
-    found = {}
-    for place in asked.batches:
-        code, offset = codes[place]
-        if code == errors.NoError.errno:
-            found[place] = offset
-            continue
-        if code in _FENCED:
-            raise errors.ProducerFenced
-        error = errors.for_code(code)(f"{place.topic}/{place.partition}")
-        if not error.retriable:
-            raise error
-        if code == errors.RequestTimedOutError.errno:
-            asked.waits()
-            log.warning(
-                "broker %d waits for a replica of %s/%d that does not follow; it goes on without the replica "
-                "after replica.lag.time.max.ms",
-                leader,
-                place.topic,
-                place.partition,
-            )
-        else:
-            log.warning("appending to %s/%d, trying again: %r", place.topic, place.partition, error)
-    return found
-
-
-def _tell(asked: _Asked, found: Offsets | BaseException) -> None:
-    """Pass a result to the future, unless it was cancelled."""
-    if asked.answered.done():
-        return
-    if isinstance(found, BaseException):
-        asked.answered.set_exception(found)
+def _refused(leader: int, place: str, code: int, waits: Callable[[], None]) -> None:
+    """Say why a batch was not appended, and that it is tried again; raises as `Appender.append`."""
+    if code in _FENCED:
+        raise errors.ProducerFenced
+    error = errors.for_code(code)(place)
+    if not error.retriable:
+        raise error
+    if code == errors.RequestTimedOutError.errno:
+        waits()
+        log.warning(
+            "broker %d waits for a replica of %s that does not follow; it goes on without the replica after "
+            "replica.lag.time.max.ms",
+            leader,
+            place,
+        )
     else:
-        asked.answered.set_result(found)
+        log.warning("appending to %s, trying again: %r", place, error)

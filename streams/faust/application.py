@@ -1,11 +1,10 @@
-"""The Faust application of a worker: its table, its transport, and the agent that processes batches.
+"""The Faust application of a worker: its table, its transport, and the agent that processes turns.
 
-All use of Faust goes through this module. A server of batches implements `Inputs` (claim, restore, open and close a
-partition) and two coroutines (fold and answer a turn); neither sees a Faust object.
+All use of Faust goes through this module. A server of partitions implements `Inputs`, and sees no Faust object.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, cast
 
 import faust
 from faust.tables.manager import TableManager
@@ -17,43 +16,16 @@ from streams.faust.contact import Contact
 from streams.faust.inputs import Inputs
 from streams.faust.producing import BatchProducer
 from streams.faust.progress import Recovery
-from streams.faust.standbys import Standby, Standbys
+from streams.faust.standbys import Standbys
 from streams.faust.state_table import StateTable
-from streams.faust.stores import SET_ASIDE, DamagedStoreError
+from streams.faust.stores import SET_ASIDE
 from streams.faust.transport import BatchConsumer, BatchTransport
-from streams.faust.turns import Turn
 from streams.records.merge import Batch
 
 #: Turns that may be in progress at once: while some wait for acknowledgements or a schema, others are folded.
 CONCURRENCY = 32
-
-
-class Buffered(NamedTuple):
-    """Records of an input partition that were fetched and not yet processed."""
-
-    #: "forecasts" or "outcomes".
-    topic: str
-
-    partition: int
-    #: Number of buffered records, and their bytes.
-    records: int
-    size: int
-    #: Whether fetching waits until some of them are processed.
-    paused: bool
-    #: Records on the brokers that are not fetched yet; None if unknown.
-    lag: int | None
-
-
-class RawBytes(faust.Schema[bytes, bytes]):
-    """Leaves keys and values as they are: the engine decodes records, because it counts the bad ones."""
-
-    def loads_key(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
-        """Return the key."""
-        return message.key
-
-    def loads_value(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
-        """Return the value."""
-        return message.value
+#: More turns than there can be, as each partition has a few (`streams.faust.turns`): the agent's queue is never full.
+QUEUED = 1 << 20
 
 
 class Application:
@@ -72,7 +44,6 @@ class Application:
             datadir=str(settings.state_dir),
             processing_guarantee="at_least_once",
             stream_wait_empty=True,
-            stream_buffer_maxsize=1024,
             broker_commit_interval=settings.commit_seconds,
             broker_session_timeout=settings.session_seconds,
             consumer_group_instance_id=settings.instance_id,
@@ -107,30 +78,27 @@ class Application:
             block_cache_size=settings.rocksdb_bytes,
         )
         self.faust.tables.add(self.table)
+        self._transport.table = self.table
+        #: Copies of other workers' partitions.
         self.standbys = Standbys(settings, self.contact, self.table.rocks(), self.table.store.close)
         self._transport.standbys = self.standbys
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
-    def serve(self, inputs: Inputs, process: Callable[[Turn, Callable[[], None]], Awaitable[bool]]) -> None:
-        """Declare who serves the partitions; call it once, before the start.
-
-        ``inputs``: callbacks for the transport.
-        ``process``: processes a turn, and calls its second argument once it is folded, so that the next may begin.
-          Returns whether it is done; if not, the process is about to end.
-        """
+    def serve(self, inputs: Inputs) -> None:
+        """Declare the agent, and who serves the partitions; call it once, before the start."""
         self._transport.inputs = inputs
-        sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)
+        sources = self.faust.topic(
+            *inputs.sources, value_type=bytes, value_serializer="raw", internal=False, maxsize=QUEUED
+        )
 
         @self.faust.agent(sources, name="process", concurrency=CONCURRENCY)
-        async def agent(turns: faust.StreamT[Any]) -> None:
+        async def process(turns: faust.StreamT[Any]) -> None:
             async for event in cast("faust.Stream[Any]", turns).noack().events():
                 turn = event.value
-                if not await process(turn, lambda turn=turn: self.consumer.folded(turn)):  # type: ignore[misc]
+                if not await inputs.process(turn, partial(self.consumer.folded, turn)):
                     return
                 self.consumer.ack(event.message)
-                # Each instance of the agent keeps its last event until the next one, so large records are freed here.
-                for batch in turn:
-                    batch.records.clear()
+                turn.clear()  # each instance of the agent keeps its last event until the next one
 
     @property
     def consumer(self) -> BatchConsumer:
@@ -190,38 +158,6 @@ class Application:
     def holds(self, batch: Batch) -> bool:
         """Whether this worker still has the partition of a batch."""
         return self.consumer.holds(batch)
-
-    def repair(self, exc: DamagedStoreError) -> None:
-        """Replace the rows that were set aside; see `BatchConsumer.repair`."""
-        self.consumer.repair(exc)
-
-    def buffered(self) -> Iterator[Buffered]:
-        """Yield what is fetched and not processed; any thread may call it while `serving`."""
-        consumer = self.consumer
-        for partition_buffer in list(consumer.partition_buffers.values()):
-            inputs = zip(
-                ("forecasts", "outcomes"),
-                partition_buffer.sources,
-                partition_buffer.buffers,
-                partition_buffer.sizes,
-                strict=True,
-            )
-            for topic, tp, buffer, size in inputs:
-                yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
-
-    def copies(self) -> list[Standby]:
-        """Return the copies of other workers' partitions on this worker; any thread may call it."""
-        return self.standbys.look()
-
-    @property
-    def missing_copies(self) -> int:
-        """Number of copies that should be here and are not; any thread may ask."""
-        return self.standbys.missing
-
-    @property
-    def copied_rows(self) -> int:
-        """Rows written to copies since the process began; any thread may ask."""
-        return self.standbys.rows
 
     def set_aside(self) -> dict[str, int]:
         """Return how many directories were set aside since the process began, by reason; any thread may ask."""

@@ -1,11 +1,11 @@
 """Takes fetched records: inputs go to a buffer for each partition, changelog records go to the table."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from aiokafka.errors import OffsetOutOfRangeError
-from faust.types import TP, Message
+from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
@@ -31,10 +31,13 @@ class Buffering(Member):
         self._seeks = 0
         #: Partitions whose fetched records were dropped.
         self._dropped: set[TP] = set()
-        self._wanted = asyncio.Event()
         #: Whether copies of assigned partitions may still be open; until they are closed, nobody else may open the
         #: rows.
         self._copying = False
+
+    def hand_out(self) -> None:
+        """Hand out the next turn, if there are records for it."""
+        raise NotImplementedError
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
         """Fetch until stopped: source records into the buffers, changelog records into the table."""
@@ -65,7 +68,7 @@ class Buffering(Member):
             self._note_positions()
         if self.flow_active:
             self._throttle()
-            self._wanted.set()
+            self.hand_out()
 
     def _taken_in(self, tp: TP) -> bool:
         """Whether records may be taken: of the changelog always, of inputs once their partition is taken up.
@@ -99,7 +102,7 @@ class Buffering(Member):
         self._dropped.clear()
         try:
             positions = {
-                tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
+                tp: self.table.following(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
                 for tp in dropped
                 if self._is_changelog_tp(tp) or tp in self._handed
             }
@@ -149,11 +152,6 @@ class Buffering(Member):
         await super().seek_wait(partitions)
         self._seeks += 1
 
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109, ARG002 - Faust's name
-        """Not used: `_drain_messages` takes whole fetches."""
-        raise NotImplementedError
-        yield
-
     def _buffer(self, tp: TP, records: list[KafkaRecord]) -> None:
         self._buffer_of(tp.partition).add(self.inputs.sources.index(tp.topic), records)
         self._handed[tp] = records[-1].offset + 1
@@ -196,7 +194,14 @@ class Buffering(Member):
         except DamagedStoreError as exc:
             self.repair(exc)
             return
-        await self._deliver(self._to_message(tp, records[-1]))
+        last = records[-1]
+        message = self._made(tp, last.offset, last.timestamp, last.key, last.value)
+        # A rebalance may stop the flow meanwhile, and the callback may wait for what only its end brings.
+        await self.wait_first(self.callback(message), self.suspend_flow.wait())
+
+    def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
+        generation, seconds = self.app.consumer_generation_id, timestamp / 1000
+        return ConsumerMessage(*tp, offset, seconds, 0, None, key, value, None, tp=tp, generation_id=generation)
 
     def _throttle(self) -> None:
         """Pause fetching of a topic that is far ahead of its partner or the agent; resume at half its buffer.
@@ -221,22 +226,3 @@ class Buffering(Member):
             self._throttled.update(pause)
             self._throttled.difference_update(resume)
             self._thread.throttle(pause, resume)
-
-    async def _deliver(self, message: Message) -> None:
-        """Hand a message to Faust, unless the flow stops meanwhile."""
-        held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
-        if self.flow_active and self.app.flow_control.is_active() and not held_up:
-            # This mostly completes at once; a full queue is emptied by the agent, or cleared by a rebalance.
-            await self.callback(message)
-        else:
-            await self.wait_first(self.callback(message), self.suspend_flow.wait())
-
-    def _to_message(self, tp: TP, record: KafkaRecord) -> ConsumerMessage:
-        return self._made(tp, record.offset, record.timestamp, record.key, record.value)
-
-    def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
-        generation = self.app.consumer_generation_id
-        seconds = timestamp / 1000
-        return ConsumerMessage(
-            tp.topic, tp.partition, offset, seconds, 0, None, key, value, None, tp=tp, generation_id=generation
-        )

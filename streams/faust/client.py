@@ -19,9 +19,11 @@ from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.protocol.api import Request
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -32,6 +34,8 @@ log = logging.getLogger("trueup")
 
 #: Shortest and longest pause between two probes of a silent broker, s.
 FIRST_PROBE, PROBE = 0.1, 1.0
+#: Bytes of the size that goes before an answer.
+_SIZE: Final = 4
 #: Group of the connections for probes.
 _PROBES: Final = "probes"
 #: Requests that are answered only when all members of the group have joined, which may take a whole rebalance.
@@ -71,6 +75,7 @@ class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships n
         connection = await super()._get_conn(node_id, group=group)
         if connection is not None:
             self.contact.answered()
+            directly(connection)
             tokens = self._sasl_oauth_token_provider
             connection.until = monotonic() + (inf if tokens is None else tokens.connection_seconds)
         return connection
@@ -264,6 +269,22 @@ class Client(ListeningClient):
         await super().close()
 
 
+def directly(connection: AIOKafkaConnection) -> None:
+    """Have a connection's answers handled when they come. aiokafka's task waits for their size, then for the rest."""
+    reader, left = connection._reader, bytearray()  # noqa: SLF001 - no public way to it
+    if "feed_data" in vars(reader):
+        return
+
+    def feed(data: bytes) -> None:
+        left.extend(data)
+        while len(left) >= _SIZE and len(left) >= (end := _SIZE + int.from_bytes(left[:_SIZE])):
+            answer = bytes(memoryview(left)[_SIZE:end])
+            del left[:end]
+            connection._handle_frame(answer)  # noqa: SLF001 - as its task does
+
+    reader.feed_data = feed
+
+
 def _own(client: AIOKafkaClient | AIOKafkaConsumer) -> Any:  # noqa: ANN401 - of either class, with what they set
     return client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
 
@@ -297,3 +318,12 @@ async def stop(consumer: AIOKafkaConsumer) -> None:
         await consumer._client.close()  # noqa: SLF001 - what was left to do
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
+
+
+async def ask(admin: AIOKafkaAdminClient, request: Request, node: int | None = None) -> Any:  # noqa: ANN401 - aiokafka's
+    """Send a request that aiokafka has no public way to send, to one broker or to any, and return the answer.
+
+    Raises NotImplementedError if the broker is too old to know the request.
+    Raises KafkaError if it cannot be asked.
+    """
+    return await admin._send_request(request, node)  # noqa: SLF001 - no public way to send one's own

@@ -29,9 +29,9 @@ from streams.records.merge import KafkaRecord, RewrittenError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
 
-#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some; the bound is
-#: for partitions that are resumed while another fetch waits.
-FETCH_WAIT_MS = 100
+#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some. The second is
+#: used while partitions are paused: when these are resumed, their broker may still hold a fetch of others.
+FETCH_WAIT_MS, PAUSED_WAIT_MS = 400, 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
 #: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
@@ -147,7 +147,13 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     ) -> Mapping[TP, list[KafkaRecord]]:
         """Fetch directly: Faust's queue of calls would take ten tasks."""
         consumer, active = self._ensure_consumer(), active_partitions or set()
-        records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
+        most = consumer._max_poll_records  # noqa: SLF001 - no public way to ask
+        records = await self._fetch_records(consumer, active, 0, most)
+        if not records and self.consumer.flow_active:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await consumer._fetcher._create_fetch_waiter()  # noqa: SLF001 - it would wait in three tasks' steps
+            records = await self._fetch_records(consumer, active, 0, most)
         if sum(map(len, records.values())) >= COMPANY:
             self._rest.end()
         return cast("Mapping[TP, list[KafkaRecord]]", records)
@@ -164,6 +170,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         assigned = consumer.assignment()
         consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
         consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
+        consumer._fetcher._fetch_max_wait_ms = PAUSED_WAIT_MS if consumer.paused() else FETCH_WAIT_MS  # noqa: SLF001 - as above
 
     def rejoin(self) -> None:
         """Make the group assign its partitions anew."""
@@ -232,28 +239,42 @@ class Rest:
         """End the pause at once."""
         self._awake.set()
 
-    async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
-        """Fetch, wake the readers, and pause: no request goes to this broker meanwhile."""
-        cast("asyncio.Task[bool]", asyncio.current_task()).add_done_callback(self._again)
+    async def _fetched(self, assignment: Any, node: int, request: Any) -> bool:  # noqa: ANN401 - aiokafka's
+        """Fetch, wake the readers, pause, and fetch again from this broker: nobody else asks it meanwhile."""
+        task = cast("asyncio.Task[bool]", asyncio.current_task())
+        task.add_done_callback(self._again)
         records = self._fetcher._records  # noqa: SLF001 - as above
-        before = set(records)
-        brought: bool = await self._fetch(*request)
-        if brought:
-            unpacking.wake(self._fetcher)
-            if not any(tp.topic in self._topics for tp in records if tp not in before):
-                return False
-            self._awake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds):
-                    await self._awake.wait()
+        while request is not None:
+            before = set(records)
+            if await self._fetch(assignment, node, request):
+                unpacking.wake(self._fetcher)
+                if any(tp.topic in self._topics for tp in records if tp not in before):
+                    await self._pause()
+            request = self._following(assignment, node) if assignment.active and not task.cancelling() else None
         return False  # who waits was told
 
-    def _again(self, _: object) -> None:
-        """Make the fetcher look for the next fetch.
+    async def _pause(self) -> None:
+        """Wait for company. No fetch becomes due when records are taken meanwhile."""
+        fetcher = self._fetcher
+        waiting, fetcher._wait_consume_future = fetcher._wait_consume_future, None  # noqa: SLF001 - as above
+        self._awake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._awake.wait()
+        fetcher._wait_consume_future = fetcher._wait_consume_future or waiting  # noqa: SLF001 - as above
 
-        It also looks when records are taken. If the pause ends at that moment, the fetcher still takes the broker for
-        busy. Without this call it would look again only after its timeout of 0.2 s.
-        """
+    def _following(self, assignment: Any, node: int) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the next request to a broker, or None: then the fetcher looks what is to be done with it first."""
+        fetcher = self._fetcher
+        fetcher._in_flight.discard(node)  # noqa: SLF001 - as above
+        due = dict(fetcher._get_actions_per_node(assignment)[0])  # noqa: SLF001 - as above
+        fetcher._in_flight.add(node)  # noqa: SLF001 - as above
+        if due.keys() - {node}:
+            self._again()
+        return due.get(node)
+
+    def _again(self, _: object = None) -> None:
+        """Make the fetcher look for the next fetch; else it would look only after its timeout of 0.2 s."""
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as above
 
 

@@ -1,6 +1,6 @@
 """The interface between the transport and the server of partitions, and the errors that end it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from aiokafka.structs import TopicPartition
@@ -32,15 +32,6 @@ class Inputs(Protocol):
     def settings(self) -> Settings:
         """Sizes and times."""
 
-    async def claim(self, partition: int) -> None:
-        """Shut all others out of a partition's changelog."""
-
-    def claimed(self, partition: int) -> bool:
-        """Whether a partition has been claimed since its last assignment."""
-
-    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
-        """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
-
     async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
@@ -60,6 +51,12 @@ class Inputs(Protocol):
     async def checkpoint(self) -> None:
         """Write what changed in all partitions; raises nothing."""
 
+    async def process(self, turn: Sequence[Batch], folded: Callable[[], None]) -> bool:
+        """Fold and answer a turn, and call ``folded`` in between: the next turn may begin.
+
+        Returns whether it is done; if not, the process is about to end.
+        """
+
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
 
@@ -74,9 +71,6 @@ class Inputs(Protocol):
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write changelog records to the table, with the offset of the last."""
-
-    def restored(self, partition: int) -> int:
-        """Return the next offset of the changelog to restore."""
 
     def lost(self, tp: TP, records: int) -> None:
         """Count records of an input that were deleted before they were read."""

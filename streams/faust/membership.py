@@ -38,7 +38,9 @@ class Member(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
-        self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
+        transport = cast("BatchTransport", self.transport)
+        self.inputs: Inputs = transport.inputs
+        self.table = transport.table
         #: Whether what was assigned last is still ours, and the claims under way.
         self._ours = False
         self._claims: set[asyncio.Task[None]] = set()
@@ -66,12 +68,12 @@ class Member(driver.Consumer):
         return await super().highwaters(*partitions)
 
     async def _claim(self, partitions: list[int]) -> None:
-        await asyncio.gather(*map(self.inputs.claim, partitions))
-        await self.inputs.vet(partitions)
+        await asyncio.gather(*map(self.table.claim, partitions))
+        await self.table.vet(partitions)
         offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
         begins = await self.earliest_offsets(*(TP(self.inputs.settings.changelog, n) for n in partitions))
         for tp, begin in begins.items():
-            restored = self.inputs.restored(tp.partition)
+            restored = self.table.following(tp.partition)
             if not restored:
                 offsets[tp] = None  # Faust remembers how far rows reached that were set aside since
             if restored < begin:

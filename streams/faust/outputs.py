@@ -1,5 +1,6 @@
 """Outputs are sent as record batches, and acknowledged before the inputs that they answer."""
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -14,6 +15,8 @@ from streams.faust.producing import BatchProducer, Produced, RecordBatch
 from streams.kafka import whole_topics
 from streams.records import output_avro
 from streams.records.encoding import NO_HEADERS, EncodedRecord, answered_raw, encoded
+
+log = logging.getLogger("trueup")
 
 #: The output topics by their labels.
 LABELS: Final = ("calibrated", "resolved", "dead-letters")
@@ -137,10 +140,17 @@ class Heard:
         sources = [_source(label, value) for _, value in self.said[label]]
         return sum(source is None or source in self._inputs for source in sources)
 
-    @property
-    def unlike(self) -> int:
-        """Number of a worker's outputs that were derived otherwise, or are left when the others are derived."""
-        return self._unlike + sum(map(self._own, LABELS))
+    def compare(self, partition: int) -> int:
+        """Return how many of a worker's outputs were derived otherwise, or are left when all are derived; log them."""
+        unlike = self._unlike + sum(map(self._own, LABELS))
+        if unlike:
+            log.error(
+                "%d records stand in the output topics of partition %d that are not what its records bring about "
+                "here: does another kind of machine run in this group? Audit it",
+                unlike,
+                partition,
+            )
+        return unlike
 
     @property
     def offsets(self) -> list[int | None]:

@@ -20,6 +20,13 @@ class Recovery(NamedTuple):
     whole: int = 0
 
 
+class Standby(NamedTuple):
+    """A copy of a partition that another worker serves, and how many changelog offsets it lacks; None: not known."""
+
+    partition: int
+    lag: int | None
+
+
 class Progress:
     """Watches recoveries, one after another. Written by the worker's loop, read by the metrics' thread."""
 

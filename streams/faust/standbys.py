@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
@@ -27,6 +27,7 @@ from streams.faust import copies
 from streams.faust.client import stop
 from streams.faust.contact import Contact
 from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, fit
+from streams.faust.progress import Standby
 from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.records.merge import KafkaRecord
@@ -43,13 +44,6 @@ LATELY: Final = 3600.0
 NEAR: Final = 10_000
 #: Share of the file system that copies must leave free.
 SPARE: Final = 0.05
-
-
-class Standby(NamedTuple):
-    """A copy: its partition, and the number of changelog offsets it lacks; None if not known yet."""
-
-    partition: int
-    lag: int | None
 
 
 class Standbys:

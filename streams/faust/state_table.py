@@ -314,6 +314,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """Return the changelog offset that the stored rows reach to."""
         return self.store.offset(partition)
 
+    def following(self, partition: int) -> int:
+        """Return the next offset of the changelog to restore."""
+        offset = self.offset(partition)
+        return 0 if offset is None else offset + 1
+
     def size(self, partition: int) -> tuple[int, int]:
         """Return the number of rows and of bytes of a partition, as the store estimates them."""
         return self.store.size(partition)

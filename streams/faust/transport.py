@@ -2,15 +2,17 @@
 
 Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
 past gaps. This consumer buffers fetched records, merges the two topics of each partition by time (`records.merge`),
-hands the agent one batch of a partition at a time, and commits its offsets once it is acknowledged. Changelog records
-go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the process.
+hands the agent turns of at most one batch of a partition, and commits their offsets once they are acknowledged.
+Changelog records go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the
+process.
 
 The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
 its name.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, ClassVar, cast
 
@@ -18,6 +20,7 @@ from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from mode import Service
+from mode.utils.futures import notify
 
 from state.journal import Journal
 from streams.config.in_force import OtherArithmeticError
@@ -28,9 +31,12 @@ from streams.faust.inputs import Inputs
 from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
+from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
-from streams.faust.turns import Turn, Turns
+from streams.faust.turns import Turns
 from streams.kafka.transactions import HeldBack
+from streams.metrics.gauges import INPUTS
+from streams.metrics.metric import Sample
 from streams.records.merge import Batch, RewrittenError
 
 #: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
@@ -61,38 +67,36 @@ class BatchConsumer(Buffering):
 
     # -- from the buffers to the agent -----------------------------------------------------------------------------
 
-    @Service.task
-    async def _dispatch(self) -> None:
-        """Hand out a turn: a batch of every partition that has records and whose last batch is folded."""
-        while not self.should_stop:
-            await self._wanted.wait()
-            self._wanted.clear()
-            try:
-                turns = self._taken()
-            except RewrittenError as exc:
-                self.inputs.failed(exc)
-                return
-            for turn in turns:
-                await self._deliver(self._message(turn))
-            if self._throttled and self.flow_active:
-                self._throttle()
+    def hand_out(self) -> None:
+        """Hand out the next turn: a batch of every partition that has records and whose last batch is folded."""
+        try:
+            turns = self._taken()
+        except RewrittenError as exc:
+            self.inputs.failed(exc)
+            return
+        for turn in turns:
+            with suppress(StopIteration):  # nothing there waits while the flow is on, so it ends in this step
+                cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
+                raise RuntimeError("Faust did not take a turn at once")
+        if self._throttled and self.flow_active:
+            self._throttle()
 
     @Service.task
     async def _want(self) -> None:
         """Ask for a turn now and then: no event tells that the patience with a held-back partition has ended."""
         while not self.should_stop:
-            self._wanted.set()
+            self.hand_out()
             await asyncio.sleep(WANT_SECONDS)
 
-    def _taken(self) -> list[Turn]:
+    def _taken(self) -> list[list[Batch]]:
         """Take the next batch of each partition, unless the flow is stopped. A waiting batch is a turn of its own."""
-        if not self.flow_active:
+        if not (self.flow_active and self.app.flow_control.is_active()):
             return []
-        turn, alone = Turn(), []
+        turn, alone = list[Batch](), []
         for batch in (*self._turns.take(list(self.partition_buffers.values()), self), *self._ticks()):
             if self.inputs.waits_for(batch):
                 batch.turn = 0
-                alone.append(Turn([batch]))
+                alone.append([batch])
             else:
                 turn.append(batch)
         return [turn, *alone] if turn else alone
@@ -113,7 +117,7 @@ class BatchConsumer(Buffering):
         super().stop_flow()
         self._turns.begin()
 
-    def _message(self, turn: Turn) -> Message:
+    def _message(self, turn: list[Batch]) -> Message:
         batch = turn[0]
         tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
         timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
@@ -126,38 +130,32 @@ class BatchConsumer(Buffering):
 
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
-    def folded(self, turn: Turn) -> None:
+    def folded(self, turn: Sequence[Batch]) -> None:
         """Note that a turn is folded: the next batches of its partitions may follow."""
         for batch in turn:
             if self.holds(batch):
                 self.partition_buffers[batch.partition].busy = False
-        self._want_more()
-
-    def _want_more(self) -> None:
-        """Ask for the next turn, if there are records for it."""
-        if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
-            self._wanted.set()
+        self._hand_out_more()
 
     def ack(self, message: Message) -> bool:
-        """Note that a turn, and all before it, are acknowledged: their offsets may be committed."""
-        if not isinstance(message.value, Turn):
-            return bool(super().ack(message))
-        if message.acked:
-            return True
+        """Note that a turn is answered: its offsets may be committed. What has moved since is left to its new owner."""
         message.acked = True
         self._unacked_messages.discard(message)
-        for batch in message.value:
-            if self.holds(batch):
-                try:
-                    self.partition_buffers[batch.partition].acknowledged(batch)
-                except RuntimeError as exc:
-                    self.inputs.failed(exc)
-                    return False
-                self._committable.update(batch.ends)
-        self._want_more()
-        if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
-            self._waiting_for_ack.set_result(None)
+        for batch in filter(self.holds, cast("list[Batch]", message.value)):
+            try:
+                self.partition_buffers[batch.partition].acknowledged(batch)
+            except RuntimeError as exc:
+                self.inputs.failed(exc)
+                return False
+            self._committable.update(batch.ends)
+        self._hand_out_more()
+        notify(self._waiting_for_ack)
         return True
+
+    def _hand_out_more(self) -> None:
+        """Hand out the next turn, if there are records for it."""
+        if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
+            self.hand_out()
 
     def _filter_tps_with_pending_acks(self, topics: Iterable[object] | None = None) -> Iterator[TP]:
         return (tp for tp in self._committable if topics is None or tp in topics or tp.topic in topics)
@@ -190,6 +188,19 @@ class BatchConsumer(Buffering):
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
         client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
         await self.held_back.look(ends, client)
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield what is fetched and not processed, and what transactions delay; any thread may ask."""
+        labels = dict(zip(self.inputs.sources, INPUTS, strict=True))
+        for each in list(self.partition_buffers.values()):
+            for tp, buffer, size in zip(each.sources, each.buffers, each.sizes, strict=True):
+                of = labels[tp.topic], str(tp.partition)
+                yield "buffered_records", of, float(len(buffer))
+                yield "buffered_bytes", of, float(size)
+                yield "fetch_paused", of, float(self.paused(tp))
+                if (lag := self.lag(tp)) is not None:
+                    yield "lag_records", of, float(lag)
+        yield from self.held_back.samples(labels)
 
     # -- rebalances ------------------------------------------------------------------------------------------------
 
@@ -278,7 +289,7 @@ class BatchConsumer(Buffering):
         revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:
             for partition, said in partitions.items():
-                if not self.inputs.claimed(partition):  # a rebalance came while it was restored
+                if not self.table.is_claimed(partition):  # a rebalance came while it was restored
                     raise RebalanceAgain
                 try:
                     taken_up[partition] = await self.inputs.applied(partition, said)
@@ -302,10 +313,11 @@ class BatchConsumer(Buffering):
 
 
 class BatchTransport(driver.Transport):
-    """The transport. Set ``inputs`` and ``contact`` before the start, and ``standbys`` if copies are kept."""
+    """The transport. Set its attributes before the start; ``standbys`` if copies are kept."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[BatchProducer]] = BatchProducer
     inputs: Inputs
+    table: StateTable
     contact: Contact
     standbys: Standbys | None = None

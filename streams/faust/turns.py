@@ -25,10 +25,6 @@ from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPos
 FULL: Final = 4
 
 
-class Turn(list[Batch]):
-    """Batches that are folded, noted and answered together, at most one of a partition."""
-
-
 class Turns:
     """Takes batches of all partitions.
 

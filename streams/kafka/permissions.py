@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
 
 from streams.config.settings import Settings
-from streams.faust.requests import ask
+from streams.faust.client import ask
 from streams.kafka import metadata
 from streams.kafka.broker_requests import request
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from state.fence import Fence
 from state.policies import Policies
-from streams.faust.progress import Recovery
+from streams.faust.progress import Recovery, Standby
 from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot, StreamRows
@@ -33,19 +33,12 @@ class Rows(NamedTuple):
     changed: StreamRows
 
 
-class Copy(NamedTuple):
-    """A worker's copy of a partition that another worker serves; ``lag`` in records, None if unknown."""
-
-    partition: int
-    lag: int | None
-
-
 class Standing(NamedTuple):
     """State of a worker: why it does not serve, progress of restoring, its copies, hanging transactions."""
 
     unready: str = ""
     recovery: Recovery = Recovery()
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[Standby, ...] = ()
     hanging: tuple[str, ...] = ()
 
 

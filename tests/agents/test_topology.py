@@ -17,7 +17,6 @@ from state.frames import OtherFormat, seal
 from state.journal import NONE, Entry
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.turns import Turn
 from streams.records.merge import PartitionBuffer
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
@@ -107,7 +106,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
         batch = consumer._buffer_of(0).take(1, 1000, consumer, 0)
         assert batch is not None
         consumer.partition_buffers[0].busy = False
-        message = consumer._message(Turn([batch]))
+        message = consumer._message([batch])
         consumer.track_message(message)
         made.append(message)
     return made
@@ -282,7 +281,7 @@ def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_al
             await answered.wait()
             return "a schema"
 
-        for wait in (topology.wait, topology.processor._decoder.schemas.wait):
+        for wait in (topology.wait, topology.processor._terms.decoder.schemas.wait):
             asked.clear()
             answered.clear()
             waiting = asyncio.create_task(wait.answer(ask, "a schema"))

@@ -222,7 +222,7 @@ def _taken_unread(_: Any) -> Any:
                 self._buffer(tp, fetched)
         self._note_positions()
         self._throttle()
-        self._wanted.set()
+        self.hand_out()
 
     return take_next
 
@@ -238,9 +238,9 @@ def _acknowledged_early(_: Any) -> Any:
 
 
 async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
-    await asyncio.gather(*map(self.inputs.claim, partitions))
+    await asyncio.gather(*map(self.table.claim, partitions))
     offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
-    for partition in await self.inputs.vet(partitions):
+    for partition in await self.table.vet(partitions):
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from aiokafka import errors
@@ -52,7 +53,7 @@ class Connection:
         self, network: Network, process: Process | None, timeout: float, on_close: Callable[..., None] | None
     ) -> None:
         self._network, self._process, self._on_close = network, process, on_close
-        self._request_timeout = timeout
+        self._request_timeout, self._reader = timeout, SimpleNamespace()
         self._open = True
         self._pending: list[asyncio.Future[Any]] = []
         self._queue: deque[tuple[Any, asyncio.Future[Any], str]] = deque()

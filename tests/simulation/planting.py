@@ -26,6 +26,9 @@ RARE: Final = {
     "a checkpoint says that later outputs stand before it": (
         "answers must overtake a checkpoint that waits for its own, and a crash come before the next one"
     ),
+    "what is fetched while somebody seeks is taken": (
+        "records are taken in one step: a seek comes between only while a restored row is handed on"
+    ),
 }
 
 

@@ -124,17 +124,6 @@ def test_a_leader_that_waits_for_its_replicas_is_asked_again_and_that_is_told() 
     assert cluster.asked[1:] == [(1, {C0: b"calibrated/0"})] * 2
 
 
-def test_what_several_append_at_the_same_moment_goes_to_a_broker_in_one_request() -> None:
-    cluster = Cluster({C0: 1, C1: 1})
-
-    async def run() -> list[dict[TopicPartition, int]]:
-        appender = appends.Appender(lambda: cluster)
-        return await asyncio.gather(*[appender.append({place: b"x"}) for place in (C0, C1)])
-
-    assert asyncio.run(run()) == [{C0: 7}, {C1: 7}]
-    assert cluster.asked == [(1, {C0: b"x", C1: b"x"})]
-
-
 def test_a_broker_that_goes_away_is_asked_again_with_the_same_bytes() -> None:
     cluster = Cluster({C0: 1})
     cluster.script = [KafkaConnectionError("gone"), KafkaConnectionError("still")]

@@ -129,16 +129,6 @@ def test_a_worker_that_is_back_at_once_without_its_disk_takes_nothing_from_who_h
     assert after["new"].behind
 
 
-def test_a_partition_without_a_copy_goes_to_who_has_least() -> None:
-    after = assign(3, {"a": Share({0}), "b": Share({1})}, 0)
-    assert [after[name].served for name in "ab"] == [{0, 2}, {1}]
-
-
-def test_a_worker_that_comes_back_is_given_what_its_disk_has() -> None:
-    after = assign(4, {"a": Share({0, 1, 2, 3}), "b": Share(set(), {2, 3})}, 0)
-    assert [after[name].served for name in "ab"] == [{0, 1}, {2, 3}]
-
-
 def test_who_served_a_partition_that_moves_keeps_the_copy() -> None:
     after = group(2, 1, "ab")
     assert after["a"].copied == after["b"].served
@@ -195,12 +185,6 @@ def test_a_group_is_told_what_to_serve_and_what_to_copy(tmp_path: Path) -> None:
     assert not two.copied
 
 
-def test_a_worker_alone_copies_nothing(tmp_path: Path) -> None:
-    one = member(tmp_path / "1", 1)
-    decide(one, {"one": one})
-    assert (served(one), len(one.copied)) == ({0, 1, 2, 3}, 0)
-
-
 def test_what_a_disk_has_counts_as_a_copy_at_the_start(tmp_path: Path) -> None:
     one, two = member(tmp_path / "1", 0), member(tmp_path / "2", 0)
     decide(one, {"one": one})
@@ -223,27 +207,6 @@ def test_what_a_worker_lost_goes_to_who_has_a_copy_and_comes_back_when_it_has_on
     settle(two, members)
     settle(two, members)
     assert (len(served(one)), len(served(two))) == (2, 2)
-
-
-def test_what_a_worker_alone_lost_stays_with_it(tmp_path: Path) -> None:
-    one = member(tmp_path / "1", 1)
-    decide(one, {"one": one})
-    one.lost.add(1)
-    decide(one, {"one": one})
-    assert served(one) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("leads", ["old", "new"])
-def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Path, leads: str) -> None:
-    """Workers are upgraded one after another, and any of them may lead."""
-    new, app = member(tmp_path / "1", 1), wire(tmp_path / "2").app.faust
-    old = PartitionAssignor(cast("Any", app), replicas=0)
-    members: dict[str, PartitionAssignor] = {"new": new, "old": old}
-    for _ in range(2):
-        settle(members[leads], members)
-        assert sorted(served(new) | served(old)) == [0, 1, 2, 3]
-        assert not served(new) & served(old)
-        assert new.copied == (served(old) if leads == "new" else set())
 
 
 def test_what_only_another_build_can_take_up_goes_to_it_or_waits_for_it(tmp_path: Path) -> None:

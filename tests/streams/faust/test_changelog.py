@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from aiokafka.errors import KafkaError
 
 from state import kinds
 from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
@@ -82,17 +81,6 @@ def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None
 def test_numbers_begin_again_where_kafka_begins_again() -> None:
     writer = Writer(ProducerIdentity(7, 3), 0.0, sequence=2**31 - 2)
     assert [writer.stamp(n) for n in (1, 3, 1)] == [(7, 3, 2**31 - 2), (7, 3, 2**31 - 1), (7, 3, 2)]
-
-
-@pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)
-def test_a_claim_that_fails_is_not_held(producer: Producer, failure: Exception) -> None:
-    worker = Worker(producer, "one")
-    producer.failure = failure
-    with pytest.raises(type(failure)):
-        asyncio.run(worker.claim(0))
-    worker.activate(0)
-    with pytest.raises(MovedError):
-        worker.write(b"a")
 
 
 # -- claims that grow old ------------------------------------------------------------------------------------------

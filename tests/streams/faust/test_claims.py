@@ -25,15 +25,6 @@ def claims(producer: Producer) -> list[int]:
     return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [kinds.CLAIM.key()])
 
 
-def test_partitions_that_may_have_moved_are_not_claimed(
-    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer
-) -> None:
-    assert brokers.assigned == set()
-    with pytest.raises(RebalanceAgain):
-        run(consumer.highwaters(C0))
-    assert producer.sent == []
-
-
 def test_partitions_are_not_given_up_while_they_are_claimed(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, producer: Producer
 ) -> None:
@@ -80,7 +71,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     run: Run, topology: Topology, producer: Producer
 ) -> None:
     table = topology.table
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     table.changelog.activate(0)
     for partition in range(1, 16):
         table.changelog.release(partition)
@@ -98,7 +89,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
 def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
     run: Run, topology: Topology, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     topology.table.changelog.activate(0)
     for policy in ("compact", "delete"):
         producer.described = producer.described._replace(policy=policy)
@@ -110,7 +101,7 @@ def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
 
 def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology: Topology, producer: Producer) -> None:
     table = topology.table
-    run(topology.claim(0))
+    run(topology.table.claim(0))
     table.changelog.activate(0)
     table.changelog._writers[0].since -= RENEW_SECONDS
     run(

@@ -20,7 +20,7 @@ from aiokafka.structs import BrokerMetadata
 
 from streams.faust import client as clients
 from streams.faust import contact as contacts
-from streams.faust.client import Client, hasten, stop
+from streams.faust.client import Client, directly, hasten, stop
 from streams.faust.contact import Contact
 
 #: Of the brokers' answers, s.
@@ -205,6 +205,18 @@ def test_members_of_the_group_are_waited_for() -> None:
     run(scenario)
 
 
+def test_answers_are_handled_whole_and_in_order_however_they_come() -> None:
+    handled: list[bytes] = []
+    connection: Any = SimpleNamespace(_reader=SimpleNamespace(), _handle_frame=handled.append)
+    for _ in range(2):  # a connection that is looked up again is as it was
+        directly(connection)
+    answers = [b"first", b"", b"x" * 300]
+    stream = b"".join(struct.pack(">i", len(each)) + each for each in answers)
+    for part in (stream[:2], stream[2:7], stream[7:20], stream[20:]):
+        connection._reader.feed_data(part)
+    assert handled == answers
+
+
 class Resting:
     """A consumer one of whose requests rests before its next attempt, with aiokafka's own way to stop."""
 
@@ -221,17 +233,6 @@ class Resting:
 
     async def close(self) -> None:
         self.closed = True
-
-
-def test_a_consumer_that_rests_before_its_next_attempt_is_stopped_and_its_connections_are_closed() -> None:
-    async def scenario() -> bool:
-        consumer = Resting()
-        with pytest.raises(asyncio.CancelledError):
-            await consumer.stop()
-        await stop(cast("AIOKafkaConsumer", consumer))
-        return consumer.closed
-
-    assert asyncio.run(scenario())
 
 
 def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:

@@ -34,8 +34,8 @@ def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topo
     producer.ends[C0] = end
 
     async def take_up() -> None:
-        await topology.claim(0)
-        await topology.vet([0])
+        await topology.table.claim(0)
+        await topology.table.vet([0])
 
     asyncio.run(take_up())
     return topology

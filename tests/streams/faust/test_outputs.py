@@ -16,7 +16,7 @@ from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
-from streams.records.encoding import encode
+from streams.records.encoding import EncodedRecord, encode
 from streams.records.output_avro import AvroValues
 from streams.records.output_json import encode_raw
 from streams.sources.registry import Registry
@@ -80,7 +80,7 @@ def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks
     again.send(answer(1), heard=heard)
     again.send(answer(2), heard=heard)
     assert again.producer.rows("my-c") == [missed, looks_like_it]
-    assert heard.unlike == 1
+    assert heard.compare(3) == 1
 
 
 @pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
@@ -96,7 +96,7 @@ def test_what_another_kind_of_machine_has_said_stands(*, avro: bool) -> None:
     again.send(answer(1), answer(2), answer(3), joined(3), heard=heard)
     assert [row.key for row in again.producer.rows("my-c")] == [b"k3"]
     assert not again.producer.rows("my-r")
-    assert heard.unlike == 2
+    assert heard.compare(3) == 2
 
 
 def test_each_output_goes_to_its_topic_and_its_inputs_partition_in_order_with_key_value_and_time(
@@ -216,3 +216,27 @@ def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -
     with pytest.raises(ValueError, match="for my-c does not fit TRUEUP_BATCH_BYTES"):
         sender.send(answer(1))
     assert sender.counted == []
+
+
+def test_outputs_of_a_machine_that_computes_otherwise_are_counted_and_its_partition_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard = Heard(("f", "o"))
+    heard.said["calibrated"].extend([(b"a", b"{}"), (b"b", b"{}")])
+    derived: EncodedRecord = b"a", b'{"p":.1}', None, []
+    assert heard.unsaid("calibrated", [derived]) == [derived]
+    heard.said["dead-letters"].append((b"c", b'{"topic":"o"}'))
+    assert heard.compare(3) == 3
+    assert "output topics of partition 3" in caplog.text
+
+
+@pytest.mark.parametrize("derived", [[], [(b"a", b'{"topic":"f"}', None, [])]])
+def test_dead_letters_of_intake_and_router_and_their_raw_answers_are_not_this_workers(
+    derived: list[EncodedRecord], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(("f", "o"))
+    heard.said["dead-letters"].append((None, b'{"topic":"payments","reason":"malformed"}'))
+    heard.said["calibrated"].append((b"k", b'{"p":0.1,"dead_letter":{"topic":"payments"}}'))
+    assert heard.unsaid("dead-letters", derived) == derived
+    assert not heard.compare(3)
+    assert not caplog.text

@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -21,7 +21,6 @@ from streams.faust.inputs import DataLossError
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport
-from streams.faust.turns import Turn
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
 from tests.streams.fakes import Producer, record
@@ -160,18 +159,9 @@ def test_a_topic_that_ends_before_the_position_ends_the_worker(
     assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 
 
-def test_an_error_of_a_position_that_was_left_meanwhile_is_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    overtake(brokers, consumer)
-    brokers.positions[F0] = 8
-    run(consumer._out_of_range({F0: 2}))
-    assert topology.failure is None
-    assert brokers.positions[F0] == 8
-
-
-def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["before the brokers are asked", "meanwhile"])
+def test_an_error_of_a_position_that_was_left_is_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     overtake(brokers, consumer)
     ask = consumer.highwaters
@@ -180,7 +170,10 @@ def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
         brokers.positions[F0] = 8
         return await ask(*tps)
 
-    monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
+    if when == "meanwhile":
+        monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
+    else:
+        brokers.positions[F0] = 8
     run(consumer._out_of_range({F0: 2}))
     assert topology.failure is None
     assert brokers.positions[F0] == 8
@@ -206,11 +199,9 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
 ) -> None:
     brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
     buffer(consumer, F0, 1, 2, 3)
-    stale = [
-        consumer._message(Turn([batch]))
-        for batch in [consumer.partition_buffers[0].take(1, 1000, consumer, 0)]
-        if batch
-    ]
+    stale = consumer.partition_buffers[0].take(1, 1000, consumer, 0)
+    assert stale is not None
+    message = consumer._message([stale])
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}
@@ -220,35 +211,9 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     assert consumer._confirmed == {F0: 0, O0: 0}
     assert brokers.calls[1:] == [("throttle", ([], [F0]))]
     assert consumer._throttled == set()
-    consumer.ack(stale[0])
+    consumer.ack(message)
     assert list(consumer._filter_tps_with_pending_acks()) == []
     assert topology.failure is None
-
-
-def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
-    run: Run, topology: Topology, consumer: BatchConsumer
-) -> None:
-    at_revocation: list[tuple[int | None, list[int]]] = []
-
-    async def finish(_: set[TP]) -> None:
-        at_revocation.append((consumer._new_offset(F0), sorted(consumer.partition_buffers)))
-
-    async def scenario() -> None:
-        for partition in (0, 1):
-            await topology.applied(partition)
-        consumer._on_partitions_revoked = finish
-        await consumer.on_partitions_revoked({F0, O0, C0})
-
-    buffer(consumer, F0, 1)
-    buffer(consumer, F1, 1)
-    consumer._committable = {F0: 1, F1: 1}
-    consumer._throttled = {O0, O1}
-    run(scenario())
-    assert at_revocation == [(1, [0, 1])], "what was acknowledged can still be committed"
-    assert sorted(consumer.partition_buffers) == [1]
-    assert list(consumer._filter_tps_with_pending_acks()) == [F1]
-    assert (consumer._throttled, consumer._handed) == ({O1}, {F1: 1})
-    assert topology.gauges.partitions() == [1]
 
 
 def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
@@ -314,21 +279,6 @@ def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
     assert topology.failure is None
 
 
-def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
-    run: Run, topology: Topology, consumer: BatchConsumer
-) -> None:
-    async def scenario() -> None:
-        async def nothing(_: set[TP]) -> None: ...
-
-        await topology.applied(1)
-        consumer._on_partitions_revoked = nothing
-        await consumer.on_partitions_revoked({F1, O1})
-
-    run(scenario())
-    assert 1 not in topology.table.changelog.claims()
-    assert topology.gauges.partitions() == []
-
-
 def test_copies_that_cannot_be_let_go_of_end_the_worker(
     run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,51 +324,57 @@ def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partiti
     assert topology.failure is None
 
 
-def test_damage_that_a_recovery_finds_ends_nothing_either(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def restore(*_: object) -> None:
-        raise DamagedStoreError(0, "the rows of partition 0 are damaged")
-
-    async def renew() -> None:
-        restore()
-
-    async def scenario() -> None:
-        consumer._ours = True
-        await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
-        with pytest.raises(RebalanceAgain):
-            await consumer._while_ours(topology.renew())
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(topology, "restore", restore)
-    monkeypatch.setattr(topology, "renew", renew)
-    run(scenario())
-    assert [name for name, _ in brokers.calls] == ["rejoin"], "once for both"
-    assert topology.failure is None
-
-
 def taken(consumer: BatchConsumer, partition: int) -> Batch:
     batch = consumer.partition_buffers[partition].take(10, 1000, consumer, 0.0, lambda: 0.0)
     assert batch is not None
     return batch
 
 
-def test_damage_that_is_found_when_a_partition_is_taken_up_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+async def taken_up(consumer: BatchConsumer, _: Topology) -> None:
+    with pytest.raises(RebalanceAgain):
+        await consumer.perform_seek()
+
+
+async def restored(consumer: BatchConsumer, topology: Topology) -> None:
+    await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
+    with pytest.raises(RebalanceAgain):
+        await consumer._while_ours(topology.renew())
+
+
+async def sought_back(consumer: BatchConsumer, _: Topology) -> None:
+    consumer._dropped = {C0}
+    await consumer._seek_back()
+
+
+@pytest.mark.parametrize("meeting", [taken_up, restored, sought_back], ids=lambda each: each.__name__)
+def test_damage_that_is_found_while_nothing_is_folded_has_the_partitions_shared_out_anew_and_ends_nothing(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    meeting: Callable[[BatchConsumer, Topology], Awaitable[None]],
 ) -> None:
-    async def applied(_: int, *__: object) -> tuple[int, int]:
+    def damaged(*_: object) -> None:
         raise DamagedStoreError(0, "the rows of partition 0 are damaged")
+
+    async def found(*_: object) -> None:
+        damaged()
 
     async def scenario() -> None:
         consumer._ours = True
-        await consumer.perform_seek()
+        await meeting(consumer, topology)
+        await asyncio.sleep(0)
 
-    brokers.assigned = {F0, O0}
-    monkeypatch.setattr(topology, "applied", applied)
-    with pytest.raises(RebalanceAgain):
-        run(scenario())
-    assert topology.failure is None
+    brokers.assigned = {F0, O0, C0}
+    for name in ("applied", "renew"):
+        monkeypatch.setattr(topology, name, found)
+    monkeypatch.setattr(topology, "restore", damaged)
+    monkeypatch.setattr(topology.table, "following", damaged)
+    run(scenario())
+    assert [name for name, _ in brokers.calls] == ["rejoin"], "once"
     assert cast("Assignor", consumer.app.assignor).lost == {0}
+    assert topology.failure is None
 
 
 def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
@@ -514,34 +470,6 @@ def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
 
 
-def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F1, O1}
-    consumer._handed = {F1: 4}
-    consumer._dropped = {F0, F1, O1, C0}
-    run(consumer._seek_back())
-    assert brokers.calls == [("seek", {F1: 4})], "F0 and C0 have left; of O1 nothing was handed: perform_seek follows"
-    assert consumer._dropped == set()
-    run(consumer._seek_back())
-    assert len(brokers.calls) == 1
-
-
-def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F1, C0}
-    consumer._handed = {F1: 4}
-    consumer._dropped = {F1, C0}
-    run(consumer.on_partitions_revoked(set()))
-    run(consumer._seek_back())
-    assert not [call for call in brokers.calls if call[0] == "seek"], "the rows of C0 may be open as a copy"
-    run(consumer.on_partitions_assigned({F1, C0}))
-    run(consumer._seek_back())
-    (sought,) = [cast("dict[TP, int]", call[1]) for call in brokers.calls if call[0] == "seek"]
-    assert sought.keys() == {F1, C0}
-
-
 def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,32 +487,13 @@ def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
         consumer._ours = True
         claims = asyncio.create_task(consumer._while_ours(vet()))
         await begun.wait()
-        monkeypatch.setattr(topology, "restored", lambda _: pytest.fail("asked while vetted"))
+        monkeypatch.setattr(topology.table, "following", lambda _: pytest.fail("asked while vetted"))
         await consumer._seek_back()
         done.set()
         await claims
-        monkeypatch.setattr(topology, "restored", lambda _: 3)
+        monkeypatch.setattr(topology.table, "following", lambda _: 3)
         await asyncio.sleep(0)
         await consumer._seek_back()
 
     run(scenario())
     assert brokers.calls == [("seek", {C0: 3})]
-
-
-def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def restored(partition: int) -> int:
-        raise DamagedStoreError(partition, "the rows of partition 0 are damaged")
-
-    async def scenario() -> None:
-        consumer._ours = True
-        await consumer._seek_back()
-        await asyncio.sleep(0)
-
-    brokers.assigned = {C0}
-    consumer._dropped = {C0}
-    monkeypatch.setattr(topology, "restored", restored)
-    run(scenario())
-    assert [name for name, _ in brokers.calls] == ["rejoin"]
-    assert topology.failure is None

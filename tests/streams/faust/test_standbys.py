@@ -250,19 +250,17 @@ def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NO
         (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
 
 
-@pytest.mark.parametrize(
-    ("what", "disk"),
-    [
-        ("foreign", {"offset": 1, "origin": OURS._replace(topic="another")}),
-        ("ahead", {"offset": 9}),
-        ("old", {"offset": 1, "as_of": NOW - 2 * DAY}),
-        ("damaged", {"offset": 1, "manifest": b"MANIFEST-999999\n"}),
-    ],
-)
-def test_an_unfit_disk_is_set_aside_and_copied_anew(
-    topology: Topology, log: Log, what: str, disk: dict[str, Any]
-) -> None:
-    left(topology, **disk)
+UNFIT: dict[str, dict[str, Any]] = {
+    "foreign": {"offset": 1, "origin": OURS._replace(topic="another")},
+    "ahead": {"offset": 9},
+    "old": {"offset": 1, "as_of": NOW - 2 * DAY},
+    "damaged": {"offset": 1, "manifest": b"MANIFEST-999999\n"},
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_an_unfit_disk_is_set_aside_and_copied_anew(topology: Topology, log: Log, what: str) -> None:
+    left(topology, **UNFIT[what])
     log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
@@ -273,21 +271,12 @@ def test_an_unfit_disk_is_set_aside_and_copied_anew(
     assert aside(topology, what)
 
 
-@pytest.mark.parametrize(
-    "disk",
-    [
-        {"offset": 1, "origin": OURS._replace(topic="another")},
-        {"offset": 9},
-        {"offset": 1, "as_of": NOW - 2 * DAY},
-        {"offset": 1, "manifest": b"MANIFEST-999999\n"},
-    ],
-    ids=["foreign", "ahead", "old", "damaged"],
-)
+@pytest.mark.parametrize("what", UNFIT)
 def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
-    topology: Topology, log: Log, disk: dict[str, Any], caplog: pytest.LogCaptureFixture
+    topology: Topology, log: Log, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else its partition would come here and be restored, where another worker has a copy."""
-    left(topology, **disk)
+    left(topology, **UNFIT[what])
     store = topology.table.rocks()
     store.write(1, [(b"a", b"1")], 1, NOW)
     store._db_for_partition(1).put(ORIGIN, OURS.encode())

@@ -102,15 +102,6 @@ def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: 
     assert (heard, table.read(0, b"a"), table.offset(0)) == ([], b"1", 0)
 
 
-def test_a_partition_assigned_anew_continues_where_recovery_left_it(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit(0, {b"a": b"1"}))
-    table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 8, 0, b"a", b"other")])  # another worker wrote meanwhile
-    table.reopened(0)
-    producer.ends[CHANGELOG, 0] = 9
-    asyncio.run(table.commit(0, {b"b": b"2"}))
-    assert (table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == (b"other", b"2", 9)
-
-
 def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: StateTable) -> None:
     tp = TP(CHANGELOG, 0)
     older = SimpleNamespace(tp=tp, partition=0, offset=7, key=b"F", value=b"1")
@@ -121,20 +112,6 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
     recovery.flush_buffers()
     assert not recovery.buffers[table]
     assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
-
-
-def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: StateTable) -> None:
-    table.restore(
-        TP(CHANGELOG, 2),
-        [
-            record(CHANGELOG, 2, 10, 0, b"a", b"1"),
-            record(CHANGELOG, 2, 11, 0, b"b", b"1"),
-            record(CHANGELOG, 2, 15, 0, b"a", b"2"),
-            record(CHANGELOG, 2, 16, 0, b"b", None),
-            record(CHANGELOG, 2, 19, 0, None, b"not a row"),
-        ],
-    )
-    assert (table.read(2, b"a"), table.read(2, b"b"), table.offset(2)) == (b"2", None, 19)
 
 
 def known(producer: Producer, forecasts: str, outcomes: str) -> None:

@@ -1,6 +1,5 @@
 """What the store keeps, on real RocksDB: written, dead, damaged, foreign."""
 
-import gc
 import os
 import pickle
 import shutil
@@ -25,6 +24,13 @@ def store(tmp_path: Path) -> RocksStore:
     return wire(tmp_path).table.store
 
 
+def reopened(store: RocksStore, directory: Path) -> RocksStore:
+    """Return what the next process finds."""
+    for partition in list(store._dbs):
+        store.close(partition)
+    return wire(directory).table.store
+
+
 def rows(store: RocksStore, partition: int, prefix: bytes) -> list[tuple[bytes, bytes]]:
     return list(store.range(partition, prefix))
 
@@ -43,32 +49,12 @@ def test_a_partition_is_a_dictionary_in_order_with_the_offset_of_its_last_write(
     assert store.persisted_offset(TP("trueup-state-changelog", 0)) == 12
 
 
-def test_size_grows_with_rows_and_bytes(store: RocksStore) -> None:
-    assert store.size(0)[0] == 0
-    store.write(0, [(str(i).encode(), bytes(1000)) for i in range(100)], 99)
-    n, held = store.size(0)
-    assert n == 100
-    assert held >= 100_000
-
-
 def test_a_batch_that_cannot_be_made_writes_neither_rows_nor_offset(tmp_path: Path) -> None:
     store = wire(tmp_path).table.store
     store.write(0, [(b"a", b"1")], 0)
     with pytest.raises(Exception):  # noqa: B017, PT011 - RocksDB's binding names no error of its own
         store.write(0, [(b"a", b"2"), (b"b", "text")], 1)  # type: ignore[list-item]
     assert (store.read(0, b"a"), store.read(0, b"b"), store.offset(0)) == (b"1", None, 0)
-
-
-def test_rocksdb_opened_again_has_rows_and_offset(tmp_path: Path) -> None:
-    store = wire(tmp_path).table.store
-    assert isinstance(store, RocksStore)
-    store.write(3, [(b"a", b"1"), (b"b", b"2")], 41)
-    store.write(3, [(b"b", None)], 42)
-    store._dbs.clear()
-    del store
-    gc.collect()
-    again = wire(tmp_path).table.store
-    assert (again.read(3, b"a"), again.read(3, b"b"), again.offset(3)) == (b"1", None, 42)
 
 
 #: Fills a store and dies as by kill -9: rows k0, k1, …, ten a write, through many flushes.
@@ -137,13 +123,6 @@ def test_damaged_files_never_hide_rows_below_the_offset(tmp_path: Path, filled: 
         assert found == (0 if offset is None else offset + 1)
 
 
-def test_an_undamaged_database_is_taken_as_it_is(tmp_path: Path, filled: Path) -> None:
-    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
-    store = wire(tmp_path).table.store
-    assert store.offset(0) == ROWS - 1
-    assert not list(tmp_path.rglob("*.damaged"))
-
-
 def test_damage_is_set_aside_and_named_and_the_store_begins_anew(
     tmp_path: Path, filled: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,7 +153,7 @@ def test_what_is_no_directory_is_set_aside_and_nothing_is_written_or_deleted_thr
             path.write_text("x")
         else:
             path.symlink_to({"link": others, "link to a file": tmp_path / "notes"}.get(what, tmp_path / "gone"))
-        store = rocks(mine)
+        store = wire(mine).table.store
         assert store.offset(0) is None
         store.write(0, [(b"a", b"1")], 7)
         assert store.read(0, b"a") == b"1"
@@ -190,7 +169,7 @@ def test_what_is_no_directory_is_set_aside_and_nothing_is_written_or_deleted_thr
 
 @pytest.mark.parametrize("then", ["moves", "set aside"])
 def test_metrics_that_ask_for_the_size_of_what_just_moves_open_nothing(tmp_path: Path, then: str) -> None:
-    store = rocks(tmp_path)
+    store = wire(tmp_path).table.store
     store.write(0, [(b"a", b"1")], 7)
     dbs = cast("Any", store._dbs)
     dbs[0] = Asked(dbs[0], lambda: store.close(0) if then == "moves" else store.set_aside(0, "damaged"))
@@ -211,18 +190,6 @@ class Asked:
         return found
 
 
-def test_a_directory_takes_the_place_of_a_link_that_was_set_aside(tmp_path: Path, filled: Path) -> None:
-    mine = tmp_path / "mine"
-    shutil.copytree(filled, mine)
-    aside = (path := next(mine.rglob("CURRENT")).parent).with_name(f"{path.name}.old")
-    (tmp_path / "others").mkdir()
-    aside.symlink_to(tmp_path / "others")
-    assert rocks(mine).set_aside(0, "old") == aside
-    assert not aside.is_symlink()
-    assert (aside / "CURRENT").exists()
-    assert (tmp_path / "others").is_dir()
-
-
 def reads_all(store: RocksStore, partition: int = 0) -> None:
     for i in range(ROWS):
         store.read(partition, b"k%d" % i)
@@ -236,19 +203,13 @@ def largest(directory: Path) -> str:
     return str(found).strip("/")
 
 
-def rocks(directory: Path) -> RocksStore:
-    store = wire(directory).table.store
-    assert isinstance(store, RocksStore)
-    return store
-
-
 def test_what_is_under_way_when_damage_is_found_leaves_no_row_where_all_will_be_restored(
     tmp_path: Path, filled: Path
 ) -> None:
     """A row and an offset in an empty database would say that the rows before it are there."""
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     damage(tmp_path, "*.sst", "flipped")
-    store = rocks(tmp_path)
+    store = wire(tmp_path).table.store
     with pytest.raises(DamagedStoreError) as found:
         reads_all(store)
     assert found.value.partition == 0
@@ -280,7 +241,7 @@ class Closing:
 
 def test_damage_that_is_told_when_a_database_is_closed_ends_nothing_and_is_set_aside(tmp_path: Path) -> None:
     """Else a worker that looks at its disk before it joins would end at every start."""
-    store = rocks(tmp_path)
+    store = wire(tmp_path).table.store
     store.write(0, [(b"a", b"1")], 7)
     dbs = cast("Any", store._dbs)
     dbs[0] = Closing(dbs[0])
@@ -292,7 +253,7 @@ def test_damage_that_is_told_when_a_database_is_closed_ends_nothing_and_is_set_a
 def test_an_iteration_does_not_end_at_what_is_damaged_as_if_there_were_no_more(tmp_path: Path, filled: Path) -> None:
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     damage(tmp_path, largest(tmp_path), "flipped")
-    store = rocks(tmp_path)
+    store = wire(tmp_path).table.store
     with pytest.raises(DamagedStoreError):
         assert len(list(store.range(0, b"k"))) == ROWS
 
@@ -303,7 +264,7 @@ def test_when_rows_are_found_damaged_the_others_of_the_disk_are_read_before_they
     """Else each of them ends or stops the worker once more, when one of its damaged rows is asked for."""
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     (first,) = tmp_path.rglob("state-0.db")
-    before = rocks(tmp_path)
+    before = wire(tmp_path).table.store
     before._db_for_partition(0).put(ORIGIN, b"ours")
     before._db_for_partition(0).put(AS_OF, (9).to_bytes(8, "little"))
     before.close(0)
@@ -311,7 +272,7 @@ def test_when_rows_are_found_damaged_the_others_of_the_disk_are_read_before_they
         shutil.copytree(first, first.with_name(f"state-{number}.db"))
     for path in (first, first.with_name("state-1.db")):
         damage(path, largest(path), "flipped")
-    store = rocks(tmp_path)
+    store = wire(tmp_path).table.store
     for number in (1, 2):
         assert not store.vet(number, b"ours", ROWS, 0), "nothing is known yet, and no row is read for nothing"
     with pytest.raises(DamagedStoreError):
@@ -350,7 +311,6 @@ def test_a_manifest_that_lost_its_last_record_is_noticed(tmp_path: Path, caplog:
 def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None:
     size = 32 << 20
     store = wire(tmp_path, settings=Settings(data_dir=tmp_path, memory_bytes=3 * size)).table.store
-    assert isinstance(store, RocksStore)
     for n in range(80):
         for partition in range(8):
             store.write(partition, [(b"%d" % n, os.urandom(100_000))], n)
@@ -365,32 +325,14 @@ def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None
 def test_a_full_ring_of_writes_goes_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.faust.write_ring.RING", 8)
     store = wire(tmp_path).table.store
-    assert isinstance(store, RocksStore)
     for n in range(30):
         store.write(0, [(b"a", str(n).encode())], n)
-    store._dbs.clear()
-    del store
-    gc.collect()
-    again = wire(tmp_path).table.store
+    again = reopened(store, tmp_path)
     assert (again.read(0, b"a"), again.offset(0)) == (b"29", 29)
-
-
-def test_a_database_without_numbers_of_writes_is_read(tmp_path: Path) -> None:
-    """As an earlier version left it."""
-    store = wire(tmp_path).table.store
-    assert isinstance(store, RocksStore)
-    store._db_for_partition(0).put(b"a", b"1")
-    store.set_persisted_offset(TP("trueup-state-changelog", 0), 5)
-    store._dbs.clear()
-    del store
-    gc.collect()
-    again = wire(tmp_path).table.store
-    assert (again.read(0, b"a"), again.offset(0)) == (b"1", 5)
 
 
 def test_a_directory_that_cannot_be_written_is_not_taken_for_damage(tmp_path: Path) -> None:
     store = wire(tmp_path).table.store
-    assert isinstance(store, RocksStore)
     tables = Path(store.partition_path(0)).parent
     shutil.rmtree(tables, ignore_errors=True)
     tables.parent.mkdir(parents=True, exist_ok=True)
@@ -418,15 +360,3 @@ def test_rows_are_bytes_whatever_they_look_like(store: RocksStore, tmp_path: Pat
     assert {key: store.read(0, key) for key in held} == held
     assert dict(rows(store, 0, b"\x05")) == {b"\x05": held[b"\x05"]}
     assert not went_off.exists()
-
-
-def test_no_codec_of_the_application_unpickles(tmp_path: Path) -> None:
-    topology = wire(tmp_path)
-    # Faust knows a pickle codec. A record cannot name a codec; the topics and the table have theirs from here.
-    assert {str(topology.app.faust.conf.key_serializer), str(topology.app.faust.conf.value_serializer)} == {
-        "raw",
-        "json",
-    }
-    assert (topology.table.key_type, topology.table.value_type) == (bytes, bytes)
-    assert topology.table.store.key_serializer in (None, "raw", "json")
-    assert topology.table.store.value_serializer in (None, "raw", "json")

@@ -4,10 +4,11 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock, Mock, call
 
 import pytest
 from aiokafka import TopicPartition
@@ -24,27 +25,24 @@ from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
 from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
-from streams.faust.turns import Turn
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, F, O, Run, buffer
 from tests.streams.fakes import record
 
 
-def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
-    """Take a batch as the dispatcher does, and return the message that carries it, tracked as by Faust's conductor."""
-    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+def take(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Batch:
+    """Take a batch, as turns do."""
+    everything = SimpleNamespace(caught_up=lambda _: True)
     batch = consumer.partition_buffers[partition].take(limit, 1_000_000, everything, 0)
     assert batch is not None
-    made = consumer._message(Turn([batch]))
-    consumer.track_message(made)
-    return made
+    return batch
 
 
-def acknowledge(consumer: BatchConsumer, message: Message) -> None:
+def acknowledge(consumer: BatchConsumer, batch: Batch) -> None:
     """Say that a batch is folded, and answered."""
-    consumer.folded(cast("Turn", message.value))
-    consumer.ack(message)
+    consumer.partition_buffers[batch.partition].busy = False
+    consumer.partition_buffers[batch.partition].acknowledged(batch)
 
 
 # -- the consumer of Kafka ------------------------------------------------------------------------------------------
@@ -78,16 +76,19 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
 
 def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_they_were_many(run: Run) -> None:
     told, comes, records = Mock(), [F1], {F0: "held, while rows are restored"}
+    left = SimpleNamespace(active=False)
 
     async def fetch(*_: object) -> bool:
         records.update(dict.fromkeys(comes, "fetched"))
         return True
 
-    fetcher = SimpleNamespace(_proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records)
+    fetcher = SimpleNamespace(
+        _proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records, _wait_consume_future=None
+    )
     rest = Rest(cast("Any", SimpleNamespace(_fetcher=fetcher)), 60.0, (F, O))
 
     async def scenario() -> None:
-        fetching = asyncio.create_task(fetcher._proc_fetch_request("assignment", 0, "request"))
+        fetching = asyncio.create_task(fetcher._proc_fetch_request(left, 0, "request"))
         for _ in range(5):
             await asyncio.sleep(0)
         told.assert_called_once_with("who")
@@ -95,8 +96,8 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_the
         rest.end()
         assert not await fetching, "who waits was told"
         comes[:] = [C0]
-        assert not await asyncio.wait_for(fetcher._proc_fetch_request("assignment", 0, "request"), 5.0)
-        assert told.call_count == 2
+        assert not await asyncio.wait_for(fetcher._proc_fetch_request(left, 0, "request"), 5.0)
+        assert told.call_args_list.count(call("who")) == 2
 
     run(scenario())
 
@@ -125,7 +126,8 @@ def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once
                 fetcher._notify(fetcher._wait_consume_future)
                 rest.end()
             await asyncio.sleep(0)
-        await fetcher.close()
+        with suppress(asyncio.CancelledError):  # of the rest
+            await fetcher.close()
         return fetched
 
     assert run(scenario()) > 10
@@ -230,7 +232,7 @@ def test_lag_counts_what_is_buffered_and_what_is_not_fetched(consumer: BatchCons
     assert consumer.lag(F0) is None, "the end is not known"
     brokers.ends[F0] = 10
     assert consumer.lag(F0) == 3 + 7
-    message(consumer, 0, limit=2)
+    take(consumer, 0, limit=2)
     assert consumer.lag(F0) == 1 + 7
     brokers.ends[F0] = 2
     assert consumer.lag(F0) == 1, "an end from before the last fetch"
@@ -251,9 +253,9 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(consumer: Batc
     assert throttle() == [("throttle", ([F0], []))]
     assert throttle() == []
     for _ in range(4):
-        acknowledge(consumer, message(consumer, 0, limit=124))
+        acknowledge(consumer, take(consumer, 0, limit=124))
     assert throttle() == []
-    acknowledge(consumer, message(consumer, 0, limit=4))
+    acknowledge(consumer, take(consumer, 0, limit=4))
     assert throttle() == [("throttle", ([], [F0]))]
     assert throttle() == []
 
@@ -270,32 +272,29 @@ def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: Ba
     assert brokers.calls == [("throttle", ([O0], []))]
 
 
+@pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
-def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer, brokers: Brokers) -> None:
+def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer) -> None:
     consumer._buffer_of(1)
-    huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
-    consumer._buffer(F0, huge[:3])
-    consumer._throttle()
-    assert brokers.calls == [], "three quarters of the share of one of four"
-    consumer._buffer(F0, huge[3:])
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([F0], []))]
-    assert consumer.paused(F0)
-    assert not consumer.paused(O0)
-    brokers.calls.clear()
-    acknowledge(consumer, message(consumer, 0, limit=1))
-    consumer._throttle()
-    assert brokers.calls == []
-    acknowledge(consumer, message(consumer, 0, limit=1))
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([], [F0]))]
+    huge, paused = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)], []
+    steps: list[Callable[[], None]] = [
+        lambda: consumer._buffer(F0, huge[:3]),  # three quarters of the share of one of four
+        lambda: consumer._buffer(F0, huge[3:]),
+        lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
+        lambda: acknowledge(consumer, take(consumer, 0, limit=1)),
+    ]
+    for step in steps:
+        step()
+        consumer._throttle()
+        paused.append((consumer.paused(F0), consumer.paused(O0)))
+    assert paused == [(False, False), (True, False), (True, False), (False, False)]
 
 
 @pytest.mark.parametrize("settings", [Settings(memory_bytes=12 << 20)], ids=["a buffer of 1 MiB"])
 def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
     consumer._throttle()
-    consumer.ack(message(consumer, 0))
+    acknowledge(consumer, take(consumer, 0))
     consumer._throttle()
     assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
 
@@ -316,99 +315,99 @@ def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsum
 # -- commits -------------------------------------------------------------------------------------------------------
 
 
-def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], Awaitable[list[Batch]]]], Any]) -> None:
-    """Run the dispatcher beside a script, which is given what waits until it rests and returns what was handed out."""
+@pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
+@pytest.mark.parametrize("stopped", ["the flow of the consumer", "the flow of the queues"])
+def test_nothing_is_handed_out_while_the_flow_is_stopped(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, stopped: str
+) -> None:
+    """What came into the agent's queue meanwhile would be lost: Faust clears it when the flow resumes."""
     handed: list[Message] = []
 
     async def callback(message: Message) -> None:
-        consumer.track_message(message)
         handed.append(message)
 
-    async def rest() -> list[Batch]:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        out = [batch for each in handed for batch in cast("Turn", each.value)]
-        handed.clear()
-        return out
+    async def hand_out() -> int:
+        consumer.hand_out()
+        return len(handed)
 
-    async def both() -> None:
-        consumer.callback = callback
-        task = asyncio.create_task(BatchConsumer._dispatch(consumer))
-        try:
-            await script(rest)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    run(both())
-
-
-@pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
-def test_dispatch_hands_out_nothing_while_the_flow_is_stopped(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
     buffer(consumer, F0, 1)
     brokers.ends[F0] = 1
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
+    consumer.callback = callback
+    flow = topology.app.faust.flow_control
+    flow.resume()
+    if stopped == "the flow of the queues":
+        flow.suspend()
+    else:
         consumer.stop_flow()
-        consumer._wanted.set()
-        assert await rest() == []
-        consumer.resume_flow()
-        consumer._wanted.set()
-        assert len(await rest()) == 1
-
-    dispatch(run, consumer, script)
+    assert run(hand_out()) == 0
+    consumer.resume_flow()
+    flow.resume()
+    assert run(hand_out()) == 1
+    assert [len(batch.records) for batch in cast("list[Batch]", handed[0].value)] == [1]
 
 
-@pytest.mark.parametrize("held_up", ["the flow of messages", "the queues", "the callbacks"])
-def test_deliver_gives_up_when_the_flow_stops(
-    run: Run, topology: Topology, consumer: BatchConsumer, held_up: str
+def test_a_turn_that_faust_does_not_take_at_once_is_an_error(
+    run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Faust stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
-    waiting = asyncio.Event()
+    """Nobody would go on with it, and its partitions would stand still."""
 
-    async def callback(_: Message) -> None:
-        waiting.set()
-        await asyncio.get_running_loop().create_future()
+    async def callback(_: object) -> None:
+        await asyncio.sleep(0)
 
-    async def scenario() -> None:
-        consumer.callback = callback
-        topology.app.faust.flow_control.resume()
-        lock = cast("Any", topology.app.faust.topics)._tp_to_callback_lock
-        if held_up == "the queues":
-            topology.app.faust.flow_control.suspend()
-        elif held_up == "the callbacks":
-            await lock.acquire()
-        else:
-            consumer.stop_flow()
-        delivering = asyncio.create_task(consumer._deliver(cast("Any", None)))
-        if held_up != "the flow of messages":
-            await waiting.wait()
-            consumer.stop_flow()
-        await delivering
+    async def hand_out() -> None:
+        consumer.hand_out()
 
-    run(scenario())
+    buffer(consumer, F0, 1)
+    consumer.callback = callback
+    topology.app.faust.flow_control.resume()
+    monkeypatch.setattr(consumer, "caught_up", lambda _: True)
+    with pytest.raises(RuntimeError, match="at once"):
+        run(hand_out())
 
 
 def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
     async def scenario() -> None:
         buffer(consumer, F0, 1)
-        tracked = message(consumer, 0)
+        tracked = consumer._message([take(consumer, 0)])
+        consumer.track_message(tracked)
         assert tracked in consumer._unacked_messages
         waiting = consumer._waiting_for_ack = asyncio.get_running_loop().create_future()
         consumer.ack(tracked)
         assert tracked not in consumer._unacked_messages
         assert waiting.done()
-        consumer.ack(tracked)  # a second time is no error
+
+    run(scenario())
+
+
+def test_what_faust_waits_for_is_given_up_when_the_flow_stops(run: Run, consumer: BatchConsumer) -> None:
+    """It stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
+
+    async def scenario() -> None:
+        waiting = asyncio.Event()
+
+        async def callback(_: object) -> None:
+            waiting.set()
+            await asyncio.get_running_loop().create_future()
+
+        consumer.callback = callback
+        restoring = asyncio.create_task(consumer._restore(C0, [record(C0.topic, 0, 0, 0)]))
+        await waiting.wait()
+        consumer.stop_flow()
+        await restoring
 
     run(scenario())
 
 
 @pytest.mark.parametrize("since", ["a restart", "the partition went and came", "the partition has gone"])
-def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, since: str) -> None:
+def test_an_answer_to_a_batch_from_before_changes_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, since: str
+) -> None:
+    async def answer(batch: Batch) -> None:
+        consumer.folded([batch])
+        consumer.ack(consumer._message([batch]))
+
     buffer(consumer, F0, 1, 2)
-    stale = message(consumer, 0, limit=1)
+    stale = take(consumer, 0, limit=1)
     if since == "a restart":
         consumer.partition_buffers[0].restart()
     else:
@@ -416,43 +415,31 @@ def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, sin
     current = None
     if since != "the partition has gone":
         buffer(consumer, F0, 1, 2)
-        current = message(consumer, 0, limit=1)
-        consumer.folded(cast("Turn", stale.value))
-    assert consumer.ack(stale)
+        current = take(consumer, 0)
+    run(answer(stale))
     assert consumer._new_offset(F0) is None
-    assert stale not in consumer._unacked_messages
     if current is not None:
         assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
-        consumer.ack(current)
-        assert consumer._new_offset(F0) == 1
+        run(answer(current))
+        assert consumer._new_offset(F0) == 2
+    assert topology.failure is None
 
 
-def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    consumer._committable = {F0: 8, O0: 0}
-    assert consumer._filter_committable_offsets([F0, O0, F1]) == {F0: 8, O0: 0}
-    assert run(consumer._commit({F0: 8, O0: 0}))
-    assert consumer._filter_committable_offsets([F0, O0, F1]) == {}
-    consumer._committable[F0] = 7
-    assert consumer._filter_committable_offsets([F0]) == {}
-    assert brokers.calls == [("commit", {F0: 8, O0: 0})]
-
-
-def test_a_commit_the_brokers_did_not_confirm_is_repeated(
+def test_a_commit_is_repeated_until_the_brokers_confirm_it_and_never_backwards(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
     async def flush() -> None:
         """Have nothing to flush."""
 
     topology.app.faust.producer.flush = flush  # type: ignore[method-assign]
-    brokers.assigned, consumer._committable = {F0}, {F0: 8}
+    brokers.assigned, consumer._committable = {F0, O0, F1}, {F0: 8, O0: 0}
     brokers.refuses_commits = True
     assert not run(consumer.force_commit())
     brokers.refuses_commits = False
     assert run(consumer.force_commit()), "Faust alone takes the offset for committed"
+    consumer._committable[F0] = 7
     assert not run(consumer.force_commit())
-    assert brokers.calls == [("commit", {F0: 8})] * 2
+    assert brokers.calls == [("commit", {F0: 8, O0: 0})] * 2
 
 
 # -- the producer --------------------------------------------------------------------------------------------------
