@@ -155,6 +155,24 @@ def test_what_is_behind_the_last_entry_is_counted_and_not_judged() -> None:
     assert difference(topics).what == "a copy that is not the same"
 
 
+def test_an_event_that_came_back_after_its_row_had_left_may_be_answered_behind_the_last_entry() -> None:
+    settings = configured('[streams."*"]\ncalibrator = "histogram"\nttl = "2s"\nmatures = "1s"\nsilence = 0')
+    start = 1_000_000
+    before = [forecast("back", 0.5, start), *(forecast(f"{i}", 0.5, start + i * 1000) for i in range(3, 9))]
+    topics = served([*before, forecast("back", 0.25, start + 10_000)], settings)
+    checked = topics.audit()
+    engine = Partition(settings.policies, checked.derivation.rows.get)
+    engine.begin()
+    resolved, now = topics.records["resolved"], start + 11_500
+    end = len(resolved)
+    topics.sent(engine.tick(now), settings)
+    resolved[end:] = [each._replace(timestamp=now) for each in resolved[end:]]
+    assert [i for i, each in enumerate(resolved) if b'"back"' in (each.value or b"")] == [0, len(resolved) - 1]
+    assert topics.audit().checked == replace(checked.checked, unsettled=len(resolved) - end)
+    topics.append("resolved", resolved[1].key, altered(resolved[1].value, p=0), now)
+    assert difference(topics).what == "a copy that is not the same"
+
+
 @pytest.mark.parametrize("kind", ["answer", "raw"])
 @pytest.mark.parametrize("part", ["headers", "fields"])
 def test_what_is_carried_cannot_be_changed(kind: str, part: str) -> None:
