@@ -29,6 +29,8 @@ class Followed:
     copies: int = 0
     #: Dead letters whose reason depends on the moment; the rest of the letter is as it must be.
     of_the_moment: int = 0
+    #: Records made of what an operator left out, by an intake that did not know of it yet.
+    unaware: int = 0
     #: Source records that are not committed yet.
     waiting: int = 0
     #: Source records that are deleted: not judged.

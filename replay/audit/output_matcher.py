@@ -131,9 +131,10 @@ class Matcher:
     def rest(self, *, whole: bool, due: Callable[[Any, int], bool]) -> int:
         """Read to the end, and return the number of records that were not derived.
 
-        Raises Differs if there is one, or a copy differs from its original.
+        Raises Differs if there is one that must not be, or a copy differs from its original.
 
-        ``whole``: whether all inputs were folded, so that there must be none.
+        ``whole``: whether all inputs were folded, so that there must be none. Otherwise only copies of what is made of
+          one input record, whose identity is its place, must be the same.
         ``due``: whether the clock may have brought about a record, by its identity and timestamp.
         """
         found = 0
@@ -141,12 +142,11 @@ class Matcher:
             identity = self._identity(record)
             if self._passed(record, identity):
                 continue
-            if identity in self._recent:
-                difference = self._unlike(record, self._recent[identity][-1], "a copy that is not the same")
-                # An event that is not judged yet may be answered here, with headers and fields of its own.
-                if whole or difference.fields.keys() - {"carried", "headers"}:
-                    raise Differs(difference)
-            elif whole and not due(identity, record.timestamp):
+            # An event that came back after its row had left may be answered anew, behind the last entry.
+            again = self._recent.get(identity)
+            if (whole or (again and type(identity) is tuple)) and not due(identity, record.timestamp):
+                if again:
+                    raise Differs(self._unlike(record, again[-1], "a copy that is not the same"))
                 raise Differs(self._unasked(record, identity))
             found += 1
         return found

@@ -171,6 +171,11 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
             f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "
             "nobody can ask any more"
         )
+    if source["unaware"]:
+        line(
+            f"{source['unaware']:,} records were made of what an operator left out, by an intake that did not know of "
+            "it yet: such forecasts are answered, and labels may not reach them"
+        )
     more = source["differences"] + router["differences"]
     if more:
         line(f"[red]{more:,} differences between the sources and the inputs of the workers[/]")

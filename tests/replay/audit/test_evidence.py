@@ -148,10 +148,29 @@ def test_what_is_behind_the_last_entry_is_counted_and_not_judged() -> None:
         topics.append(record.topic, record.key, record.value, record.ts)
     topics.append("calibrated", b"k", altered(topics.records["calibrated"][0].value, event_id="9-1"))
     assert topics.audit().checked == replace(before, waiting=len(later.sent), unsettled=1)
-    # Copies of what is judged must be the same all the same.
-    topics.append(
-        "calibrated", topics.records["calibrated"][0].key, altered(topics.records["calibrated"][0].value, p=0)
-    )
+    # Of one input record there is one dead letter, whatever waits; an event may have come back.
+    answer, letter = topics.records["calibrated"][0], topics.records["dead-letters"][0]
+    topics.append("calibrated", answer.key, altered(answer.value, p=0))
+    assert topics.audit().checked == replace(before, waiting=len(later.sent), unsettled=2)
+    topics.append("dead-letters", letter.key, altered(letter.value, reason="stream"))
+    assert difference(topics).what == "a copy that is not the same"
+
+
+def test_an_event_that_came_back_after_its_row_had_left_may_be_answered_behind_the_last_entry() -> None:
+    settings = configured('[streams."*"]\ncalibrator = "histogram"\nttl = "2s"\nmatures = "1s"\nsilence = 0')
+    start = 1_000_000
+    before = [forecast("back", 0.5, start), *(forecast(f"{i}", 0.5, start + i * 1000) for i in range(3, 9))]
+    topics = served([*before, forecast("back", 0.25, start + 10_000)], settings)
+    checked = topics.audit()
+    engine = Partition(settings.policies, checked.derivation.rows.get)
+    engine.begin()
+    resolved, now = topics.records["resolved"], start + 11_500
+    end = len(resolved)
+    topics.sent(engine.tick(now), settings)
+    resolved[end:] = [each._replace(timestamp=now) for each in resolved[end:]]
+    assert [i for i, each in enumerate(resolved) if b'"back"' in (each.value or b"")] == [0, len(resolved) - 1]
+    assert topics.audit().checked == replace(checked.checked, unsettled=len(resolved) - end)
+    topics.append("resolved", resolved[1].key, altered(resolved[1].value, p=0), now)
     assert difference(topics).what == "a copy that is not the same"
 
 

@@ -33,9 +33,11 @@ from streams.config.in_force import described
 from streams.config.in_force import digest as hash_of
 from streams.config.settings import Settings
 from streams.kafka import partitioner
+from streams.records import skips
 from streams.records.encoding import encode
 from streams.records.making import Maker
 from streams.records.output_values import OutputValues
+from streams.records.refused import Skipped
 from streams.records.routing import RouteDecoder, encode_outcome
 
 START = 1_700_000_000_000
@@ -98,6 +100,8 @@ class Logs:
         self.given: dict[int, dict[bytes, bytes]] = {}
         self.derived: dict[int, dict[bytes, bytes]] = {}
         self.stamped = frozenset((0, 1, 2, OUTCOMES))
+        #: What stands for source records that are left out, by topic and offset.
+        self.stands: dict[str, dict[int, Any]] = {}
         self.settings = self.under(directory, file)
         self.written_down(self.settings)
 
@@ -218,6 +222,8 @@ class Logs:
             values = OutputValues(plan.settings.registry)
             verifier = IntakeVerifier(span, Mapper(plan, span), self.served, earlier, values)
             log = self.sources[span.topic][max(span.first, span.begin) :]
+            stands = self.stands.get(span.topic, {})
+            log = [stands.get(each.offset, each) for each in log]
             found = in_memory(entries, intake_verifier.prefix(span.number, 0))
             assert sum(verifier.run(log, found)) == len(log)
             account.add(verifier.found)
@@ -485,6 +491,23 @@ def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> N
         logs.write(one.label, one.partition, one.record.key, one.record.value, START)
     checked, differences = logs.followed()
     assert (differences, checked.of_the_moment, checked.dead) == ([], 1, 2)
+
+
+def test_what_an_intake_sent_before_it_knew_of_a_skip_is_counted_and_all_else_is_a_difference(logs: Logs) -> None:
+    plain = logs.sources["scores"][9]
+    left = record(9, plain.timestamp, Skipped.of(9, 9, len(plain.value), skips.why(9, "a defect")), topic="scores")
+    intake = Maker(logs.settings)
+    intake.know(dict.fromkeys(MADE, PARTITIONS), logs.plan().ids)
+    (letter,) = mapper.made(intake.make([(TopicPartition("scores", 0), left)], START))
+    logs.write(letter.label, letter.partition, letter.record.key, letter.record.value, START)
+    logs.stands["scores"] = {9: left}
+    checked, differences = logs.followed()
+    assert (differences, checked.unaware, checked.dead) == ([], 2, 2)
+    n, i = logs.find(0, '"e9"')
+    logs.written[0, n][i].value = logs.written[0, n][i].value.replace(b"0.225", b"0.226")
+    checked, (difference,) = logs.followed()
+    assert difference.what == "the sources file makes no such record of scores/0@9, which becomes dead-letters"
+    assert checked.unaware == 1
 
 
 def test_brokers_may_give_records_a_time_of_their_own(logs: Logs) -> None:
