@@ -44,6 +44,10 @@ class Band:
         k = PRIOR / (q * (1.0 - q))
         return (self.ones + k * q) / (self.n + k)
 
+    def correct(self, change: int) -> None:
+        """Revise the number of ones; the outcome may have come before intervals were set, and be none of those."""
+        self.ever = min(max(self.ever + change, 0), self.known)
+
 
 class Evidence:
     """Outcomes against served scores, of a stream by `Band`, or of one segment.
@@ -155,10 +159,10 @@ def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidenc
     """Count a revision, by 1 or -1; an old label counts as much as a new one."""
     of = whole.band(number)
     of.ones = min(max(of.ones + change, 0.0), of.n)
-    of.ever += change
+    of.correct(change)
     for segment in segments:
         segment.sums[1] = min(max(segment.sums[1] + change, 0.0), segment.sums[0])
-        segment.band(number).ever += change
+        segment.band(number).correct(change)
 
 
 def interval(number: int, p: float, width: float, whole: Evidence, segments: Sequence[Evidence]) -> tuple[float, float]:

@@ -339,7 +339,8 @@ class Services:
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
         # Outcomes may come before the first forecast. Those of an earlier champion are evidence of what serves now.
-        if own is not None and own.marked and (own.config == config or not own.model_version):
+        follows = own is not None and (own.config == config or not own.model_version)
+        if own is not None and own.marked and follows and kind == PROBABILITY:
             service.marker = Marker(stream, own, self.live, self.change)
         self._opened(service)
         return service

@@ -117,6 +117,11 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         ),
         (f"{HEADER},amount\n.5,1,2026-01-01,12K\n", WEIGHED, "12K"),
         (
+            f"{HEADER},amount\n.5,1,2026-01-01,$5\n.5,1,2026-01-01,$6\n.5,1,2026-01-01,£5\n",
+            WEIGHED,
+            "row 4 holds '£5', and other cells are in .*: write all in one",
+        ),
+        (
             f"id,{HEADER}\n99999,.5,1,2026-01-01\n1e+05,.5,1,2026-01-01\n",
             NAMED,
             r"row 3 holds '1e\+05': .* rounded this id",

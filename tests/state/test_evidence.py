@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.bands import log_odds, probability
-from state.events import Calibrated
+from state.events import Calibrated, Forecast
 from state.evidence import Evidence, band_of, interval, issue, learn
+from state.forecasts import Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from tests.state.histories import Worker
@@ -155,6 +156,32 @@ def test_a_promoted_calibrator_goes_on_from_the_outcomes_of_the_champion_before_
         for n in range(known, 1200):
             made.outcome(f"e{n}", 0.0, 8000)
         assert evidence(made, policy).known == 1200
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [({}, {"interval": 0.9}), ({"interval": 0.9}, {"calibrator": "platt", "interval": 0.9})]
+)
+def test_a_label_that_came_before_the_present_intervals_may_be_revised(before: Any, after: Any) -> None:
+    segments: dict[str, Any] = {"segments": ("country",)}
+    made = Fed(Policy(**{"calibrator": "identity"} | segments | before))
+    for n in range(2):
+        made.forecast(f"e{n}", 0.25, segments=("DE",))
+        made.outcome(f"e{n}", float(n))
+    now = Policy(**{"calibrator": "identity"} | segments | after)
+    made.worker = Worker(Policies([("s", now)]), made.worker.table)
+    for n in range(2):
+        made.outcome(f"e{n}", 1.0 - n, 3000)
+    of = evidence(made, now).band(band_of(0.25))
+    assert (of.known, of.ever, of.ones) == (0, 0, 0.0)
+
+
+def test_a_stream_of_classes_becomes_one_of_probabilities_with_intervals() -> None:
+    made, now = Fed(Policy("multiclass", {"classes": 3})), Policy("identity", interval=0.9)
+    made.worker.fold(Forecast(0, None, "old", "s", Probs((0.5, 0.3, 0.2)), (), 1000))
+    made.worker = Worker(Policies([("s", now)]), made.worker.table)
+    made.forecast("new", 0.25)
+    made.outcome("old", 2.0)
+    assert evidence(made, now).known == 0
 
 
 @pytest.mark.parametrize(
