@@ -272,12 +272,14 @@ class Client(ListeningClient):
 def directly(connection: AIOKafkaConnection) -> None:
     """Have a connection's answers handled when they come. aiokafka's task waits for their size, then for the rest."""
     reader, left = connection._reader, bytearray()  # noqa: SLF001 - no public way to it
-    if "feed_data" in vars(reader):
+    if reader is None or "feed_data" in vars(reader):  # it broke while the user signed in, or is known
         return
 
     def feed(data: bytes) -> None:
         left.extend(data)
         while len(left) >= _SIZE and len(left) >= (end := _SIZE + int.from_bytes(left[:_SIZE])):
+            if connection._reader is not reader:  # noqa: SLF001 - it was closed, and nobody waits any more
+                return
             answer = bytes(memoryview(left)[_SIZE:end])
             del left[:end]
             connection._handle_frame(answer)  # noqa: SLF001 - as its task does

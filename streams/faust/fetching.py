@@ -131,13 +131,15 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
         # Faust sets it only with transactions of its own. Records of aborted transactions get no answer.
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
-        contact = cast("BatchTransport", transport).contact
-        hasten(consumer, min(settings.attempt_seconds, settings.session_seconds / 3), contact)
+        attempt = min(settings.attempt_seconds, settings.session_seconds / 3)
+        # A broker that waited for a whole attempt would count as silent.
+        self._idle_ms = min(FETCH_WAIT_MS, int(attempt * 1000 / 2))
+        consumer._fetch_max_wait_ms = self._idle_ms  # noqa: SLF001 - Faust has no setting for it
+        hasten(consumer, attempt, cast("BatchTransport", transport).contact)
         return consumer
 
     async def getmany(
@@ -170,7 +172,8 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         assigned = consumer.assignment()
         consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
         consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
-        consumer._fetcher._fetch_max_wait_ms = PAUSED_WAIT_MS if consumer.paused() else FETCH_WAIT_MS  # noqa: SLF001 - as above
+        wait_ms = min(PAUSED_WAIT_MS, self._idle_ms) if consumer.paused() else self._idle_ms
+        consumer._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001 - as above
 
     def rejoin(self) -> None:
         """Make the group assign its partitions anew."""

@@ -37,7 +37,7 @@ from streams.faust.turns import Turns
 from streams.kafka.transactions import HeldBack
 from streams.metrics.gauges import INPUTS
 from streams.metrics.metric import Sample
-from streams.records.merge import Batch, RewrittenError
+from streams.records.merge import Batch
 
 #: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
@@ -70,14 +70,13 @@ class BatchConsumer(Buffering):
     def hand_out(self) -> None:
         """Hand out the next turn: a batch of every partition that has records and whose last batch is folded."""
         try:
-            turns = self._taken()
-        except RewrittenError as exc:
+            for turn in self._taken():
+                with suppress(StopIteration):  # nothing there waits while the flow is on, so it ends in this step
+                    cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
+                    raise RuntimeError("Faust did not take a turn at once")
+        except Exception as exc:  # noqa: BLE001 - whatever it is, partitions stand still; Faust would begin the agent anew
             self.inputs.failed(exc)
             return
-        for turn in turns:
-            with suppress(StopIteration):  # nothing there waits while the flow is on, so it ends in this step
-                cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
-                raise RuntimeError("Faust did not take a turn at once")
         if self._throttled and self.flow_active:
             self._throttle()
 

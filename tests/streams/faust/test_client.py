@@ -217,6 +217,21 @@ def test_answers_are_handled_whole_and_in_order_however_they_come() -> None:
     assert handled == answers
 
 
+def test_answers_that_come_after_a_connection_was_closed_are_nobodys() -> None:
+    connection: Any = SimpleNamespace(_reader=SimpleNamespace(), handled=0)
+
+    def handle(_: bytes) -> None:
+        connection.handled += 1
+        connection._reader = None  # what aiokafka does with an answer to another request
+
+    connection._handle_frame = handle
+    reader = connection._reader
+    directly(connection)
+    reader.feed_data(struct.pack(">i", 1) + b"a" + struct.pack(">i", 1) + b"b")
+    assert connection.handled == 1
+    directly(connection)  # one that broke before it was used
+
+
 class Resting:
     """A consumer one of whose requests rests before its next attempt, with aiokafka's own way to stop."""
 
