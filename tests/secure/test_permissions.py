@@ -14,7 +14,7 @@ from streams.kafka import topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_intake import WIDTHS, Hour, made
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import World, held, wait_for
 from tests.night import by_night
 from tests.secure.conftest import single
 from tests.secure.fortress import OTHER, Fortress
@@ -84,7 +84,11 @@ def test_intake_needs_its_grants_and_no_others_and_so_does_leaving_out_a_record_
             stronghold.grant(grant.kind, grant.name, operation)
     hour.send(made(20))
     topic = hour.topics["decisions"]
-    place = f"{topic}/{hour.read(topic, WIDTHS['decisions'])[0].partition}@0"
+
+    async def filled() -> int:
+        return min([each.partition async for each in held(w.bootstrap, topic, range(WIDTHS["decisions"]))])
+
+    place = f"{topic}/{asyncio.run(filled())}@0"
     assert f"{place} is left out" in skip.run(Settings.from_env({**w.environment, **mine}), place, "ticket 7")
     with w.worker("--stage", "intake", **mine) as intake:
         hour.taken()
