@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_intake_needs_its_grants_and_no_others_and_so_does_leaving_out_a_record_
     hour.send(made(20))
     topic = hour.topics["decisions"]
 
-    async def filled() -> int:
+    async def filled() -> Any:
         return min([each.partition async for each in held(w.bootstrap, topic, range(WIDTHS["decisions"]))])
 
     place = f"{topic}/{asyncio.run(filled())}@0"
