@@ -24,7 +24,7 @@ from ipaddress import ip_address
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic, sleep, thread_time
 from typing import Any, Final, Generic, NamedTuple, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-#: Returns the answer of a page, by its path, unquoted, and its query.
+#: Returns the answer of a page, by its path, not quoted, and its query.
 Ask = Callable[[str, str], Answer]
 
 
@@ -304,7 +304,8 @@ class Server:
                 headers += [("Content-Encoding", "gzip")] if gzipped else []
                 request.answer(HTTPStatus.OK, headers, packed if gzipped else plain)
         elif (pages := self._pages) is not None:  # those that wait keep their places, which are few
-            request.answer(*self._kept.get(request.path, lambda: pages(unquote(path), query)))
+            name = unquote_to_bytes(path.encode("latin-1")).decode(errors="replace")  # as bytes came, quoted or not
+            request.answer(*self._kept.get(request.path, lambda: pages(name, query)))
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
 

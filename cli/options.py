@@ -156,8 +156,8 @@ def settings() -> Settings:
 
 
 def print_json(found: object) -> None:
-    """Print one JSON object; dataclasses are objects, NaN is null. In ASCII no text steers a terminal."""
-    print(json.dumps(orjson.loads(orjson.dumps(found, default=str))))
+    """Print one JSON object; dataclasses are objects, paths text, NaN is null. In ASCII no text steers a terminal."""
+    print(json.dumps(orjson.loads(orjson.dumps(found, default=os.fspath))))
 
 
 def tell(options: argparse.Namespace, said: str, **found: object) -> None:

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from http import HTTPStatus
 
 import pytest
 
 from agents import server as servers
-from agents.server import Server, named
+from agents.server import Answer, Server, named
 from streams.kafka.security import Access
 from tests.agents.serving import HOST, connected, get, said, serving
 from tests.e2e.world import wait_for
@@ -160,6 +161,19 @@ def test_another_pages_name_reads_nothing_and_probes_have_any() -> None:
             ("OTHER.example.com:9464", "/metrics", 200),
         ):
             assert get(server, path, Host=host).status == status
+
+
+@pytest.mark.parametrize("path", ["/api/streams/größe?q=%C3%B6".encode(), b"/api/streams/gr%C3%B6%C3%9Fe?q=%C3%B6"])
+def test_a_page_is_asked_by_its_path_whether_that_was_quoted_or_not(path: bytes) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def page(path: str, query: str) -> Answer:
+        asked.append((path, query))
+        return Answer(HTTPStatus.OK, [], b"")
+
+    with serving(pages=page) as server:
+        assert said(server, b"GET " + path + b" HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    assert asked == [("/api/streams/größe", "q=%C3%B6")]
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/nowhere"])

@@ -251,11 +251,16 @@ async def audited(world: "World") -> None:
 
 
 async def audited_last(world: "World", auditor: "Actor") -> None:
-    """Let a last audit run, of all that stands now."""
+    """Let a last audit run, of all that stands now; `WrongError` if it ends by itself."""
+    from tests.simulation.folds import WrongError  # noqa: PLC0415 - which imports the world, that has operators
+
     if auditor.process is not None:
         world.end(auditor, auditor.process)
     with within(world.loop.process(AUDITOR, auditor.starts + 1)):
-        await world.loop.create_task(audit(world))
+        try:
+            await world.loop.create_task(audit(world))
+        except Exception as exc:
+            raise WrongError(f"an audit ends by itself: {exc!r}") from exc
 
 
 async def audit(world: "World") -> None:

@@ -510,6 +510,22 @@ def test_what_an_intake_sent_before_it_knew_of_a_skip_is_counted_and_all_else_is
     assert checked.unaware == 1
 
 
+def test_a_record_that_ends_every_router_waits_until_it_is_left_out(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = RouteDecoder.events
+
+    def events(self: RouteDecoder, batch: Any) -> Any:
+        if any(each.key == b"poison" for _, each in batch):
+            raise TypeError("a defect")
+        return read(self, batch)
+
+    monkeypatch.setattr(RouteDecoder, "events", events)
+    logs.write(2, 0, b"poison", logs.written[2, 0][0].value, START + DAY)
+    checked, differences = logs.routed()
+    assert (differences, checked.waiting) == ([], 1)
+
+
 def test_brokers_may_give_records_a_time_of_their_own(logs: Logs) -> None:
     for log in logs.written.values():
         for each in log:
