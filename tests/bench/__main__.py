@@ -18,7 +18,7 @@ from tests.bench.contenders import ROOT
 
 #: Each with its arguments, and with those of ``--quick``; None: it is not part of that.
 PARTS: dict[str, tuple[list[str], list[str] | None]] = {
-    "throughput": ([], ["--forecasts", "50000", "--repetitions", "1"]),
+    "throughput": ([], ["--repetitions", "1"]),
     "latency": ([], ["--rates", "1000,10000", "--seconds", "6", "--only", "default"]),
     "growth": ([], ["rows"]),
     "replay": (["--cpu"], ["--cpu", "--repeat", "2"]),

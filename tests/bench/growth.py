@@ -60,7 +60,7 @@ async def rows(broker: Broker, sizes: list[int]) -> Points:
                 waiting, job = np.append(waiting, _numbers(job)), _after(job)
             measured = []
             for _ in range(RUNS):
-                job = replace(job, forecasts=min(FORECASTS, size))
+                job = replace(job, forecasts=FORECASTS)
                 rng.shuffle(waiting)
                 known, waiting = np.split(waiting, [job.forecasts])
                 made = backlog.backlog(job)
@@ -145,7 +145,7 @@ def _say(what: str, size: int, found: dict[str, float]) -> None:
 Measure = Callable[[Broker, list[int]], Coroutine[object, object, Points]]
 #: What can be measured: by what, at which points, and at which with --full.
 DIMENSIONS: dict[str, tuple[Measure, list[int], list[int]]] = {
-    "rows": (rows, [10_000, 100_000, 500_000], [10_000, 100_000, 1_000_000, 10_000_000]),
+    "rows": (rows, [FORECASTS, 100_000, 500_000], [FORECASTS, 100_000, 1_000_000, 10_000_000]),
     "streams": (streams, [1, 100, 10_000, 100_000], [1, 10, 100, 1000, 10_000, 100_000]),
     "features": (features, [0, 8, 64], [0, 4, 16, 32, 64]),
     "partitions": (partitions, [1, 4, 16], [1, 4, 16, 64]),
