@@ -308,6 +308,14 @@ def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Conta
     client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001
 
 
+def idle_ms(attempt: float, most: int) -> int:
+    """Return how long a fetch may wait at a broker, ms, at most ``most``: after an attempt it would count as silent.
+
+    ``attempt``: as of `hasten`, s.
+    """
+    return min(most, int(attempt * 1000 / 2))
+
+
 async def stop(consumer: AIOKafkaConsumer) -> None:
     """Stop a consumer, whatever it waits for.
 

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from state import kinds
 from streams.config.settings import Settings
 from streams.faust import unpacking
-from streams.faust.client import hasten, stop
+from streams.faust.client import hasten, idle_ms, stop
 from streams.faust.contact import Contact
 from streams.faust.stores import RocksStore
 from streams.faust.unpacking import Head
@@ -88,7 +88,7 @@ def changelog_consumer(settings: Settings, contact: Contact) -> AIOKafkaConsumer
         enable_auto_commit=False,
         auto_offset_reset="none",
         max_partition_fetch_bytes=1 << 20,
-        fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
+        fetch_max_wait_ms=idle_ms(settings.attempt_seconds, int(FETCH_SECONDS * 1000)),
         **settings.client_options(),
     )
     hasten(consumer, settings.attempt_seconds, contact)

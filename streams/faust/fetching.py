@@ -22,7 +22,7 @@ from mode.threads import QueueServiceThread
 from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
-from streams.faust.client import hasten, stop
+from streams.faust.client import hasten, idle_ms, stop
 from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
@@ -136,8 +136,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
         attempt = min(settings.attempt_seconds, settings.session_seconds / 3)
-        # A broker that waited for a whole attempt would count as silent.
-        self._idle_ms = min(FETCH_WAIT_MS, int(attempt * 1000 / 2))
+        self._idle_ms = idle_ms(attempt, FETCH_WAIT_MS)
         consumer._fetch_max_wait_ms = self._idle_ms  # noqa: SLF001 - Faust has no setting for it
         hasten(consumer, attempt, cast("BatchTransport", transport).contact)
         return consumer
