@@ -51,7 +51,8 @@ class Workers:
         answers = appended["calibrated"]
         start, end = answers[int(WARM_UP * len(answers))], max([answers[-1], *appended["resolved"][-1:]])
         share = sum(at > start for at in answers) / len(answers)
-        events = (len(made["forecasts"]) + len(made["outcomes"])) * share
+        # None at all if one turn has answered them.
+        events = max((len(made["forecasts"]) + len(made["outcomes"])) * share, 1.0)
         return {
             "events_per_s": events / max(end - start, 1e-3),
             "cpu_us_per_event": watch.cpu("contender", start, end) / events * 1e6,
