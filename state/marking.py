@@ -43,8 +43,6 @@ class Marker:
         #: Marks by served and raw band, reused while there are no points: as bytes, of which an interval comes before
         #: the second part, the band's name, and points.
         self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
-        #: Counts of the whole stream, once they are needed.
-        self._whole: Live[BandCounts] | None = None
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
         #: Half the width of intervals in standard deviations; 0 without intervals.
@@ -84,7 +82,7 @@ class Marker:
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
             before, now = place(bands, None if thresholds is None else self._change(thresholds), raw, p)
-            self._all().issue(before, now, now_ms // DAY_MS)
+            self._counting(self._layout, *kinds.WHOLE, self._width).issue(before, now, now_ms // DAY_MS)
             for slot in groups:
                 self._counting(self._layout, layout, slot, self._width).issue(before, now, 0)
         said = self._said.get(now << 8 | before)
@@ -168,27 +166,16 @@ class Marker:
         if not width:
             return
         bands, before, now = marks[:4], marks[5], marks[6]
-        counts = self._all() if bands == self._layout else self._counting(bands, *kinds.WHOLE, width)
-        counts.resolve(before, now, known, ones, now_ms // DAY_MS)
+        self._counting(bands, *kinds.WHOLE, width).resolve(before, now, known, ones, now_ms // DAY_MS)
         for slot in row.groups:
             self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0)
 
-    def _all(self) -> BandCounts:
-        """Return the counts of the stream's present bands, to be changed by the caller."""
-        if self._whole is None:
-            self._whole = self._open(self._layout, *kinds.WHOLE, self._width)
-        counts: BandCounts = self._change(self._whole)
-        return counts
-
     def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
         """Return counts of these bands, layout and slot, to be changed by the caller."""
-        counts: BandCounts = self._change(self._open(bands, layout, slot, width))
-        return counts
-
-    def _open(self, bands: bytes, layout: bytes, slot: int, width: int) -> Live[BandCounts]:
         where = bands, layout, slot
         found = self._counts.get(where)
         if found is None:
             found = self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), bands, layout, slot)
             self._counts[where] = found
-        return found
+        counts: BandCounts = self._change(found)
+        return counts
