@@ -8,7 +8,7 @@ happens on the way, the old group is as it was, and starting its workers again i
 2. The old changelogs are read, and divided (`state.rescale`). It is the same each time, so it can be done again.
 3. Each new partition is claimed: brokers refuse another run of the command that stood still meanwhile. It gets a fence
    that no worker accepts, then its rows, and a row that says what they were made of.
-   What an audit has to know to make them again goes to the topic of what is in force (`replay.moves`).
+   Audits begin with a copy of the rows in the topic of what is in force (`replay.first_rows`).
 4. The offsets of the new groups are committed. The old changelogs must end where they did.
 5. Each new partition gets its fence: **that is its commit point.** One that has it is left as it is when the command
    is run again; workers refuse the others until then.
@@ -18,8 +18,10 @@ import argparse
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -39,16 +41,16 @@ from cli.group_states import (
     topic_rows,
 )
 from cli.options import DONE, settings, tell
-from replay import moves
-from replay.first_rows import open_group
-from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
+from replay import first_rows
+from replay.first_rows import GROUP, Loaded, Upstream, open_group
+from replay.moves import EVENT, STREAM, is_of_engine, plan
 from state import kinds
 from state.inputs import InputIds, Widths
 from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.claims import UNFINISHED, Claims
-from streams.kafka import owners, provenance
+from streams.kafka import owners
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import writer
 
@@ -58,6 +60,8 @@ log = logging.getLogger("trueup")
 #: fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
 #: written.
 Probe = Callable[[int], None]
+#: Writes for audits what a new partition begins with.
+Tell = Callable[[int], Awaitable[None]]
 
 
 def rescale(options: argparse.Namespace) -> int:
@@ -128,7 +132,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
             await require_applied(each, width)
         intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
-        shards = _divide(stages, width, by)
+        _divide(stages, width, by)
         # Claimed before it is looked at what is there: nobody else can write it from now on.
         claims = [] if dry_run else [await _claimed(each, producer) for each in stages]
         there = [await _there(each) for each in stages]
@@ -139,9 +143,9 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
             return f"{rows} rows of {old.app_id} can be divided among {width} partitions; nothing was written"
         log.info("dividing %d rows anew", rows)
         committed = any(each is not None for partitions in there for each in partitions)
-        told = await _told(reader, producer, stages, by, shards, intake, again=committed)
-        for each, changelog, finished, said in zip(stages, claims, there, (told, None), strict=False):
-            await _write(producer, changelog, each, finished, said, probe)
+        told = await _teller(reader, producer, stages, intake, again=committed)
+        for each, changelog, finished, tell_of in zip(stages, claims, there, (told, None), strict=False):
+            await _write(changelog, each, finished, tell_of, probe)
         if not committed:  # the workers may have gone on since
             for each in stages:
                 await _commit(each.new, _inputs(each))
@@ -165,19 +169,11 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
 # -- dividing --------------------------------------------------------------------------------------------------------
 
 
-def _divide(stages: Sequence[Stage], width: int, by: str) -> dict[str, int]:
-    """Make the new rows, and return how many keys each stream of the worker has that has more than one."""
+def _divide(stages: Sequence[Stage], width: int, by: str) -> None:
+    """Make the new rows."""
     worker, *routers = stages
     routed = routers[0].parts if routers else []
-    shards, divided = _shards(worker.new), {}
-
-    def asked(stream: str) -> int:
-        found = shards(stream)
-        if found > 1:
-            divided[stream] = found
-        return found
-
-    worker.made = rescaled(worker.parts, _plan(worker, width, by, routed, asked))
+    worker.made = rescaled(worker.parts, _plan(worker, width, by, routed))
     for router in routers:
         router.made = rescaled_routes(router.parts, _plan(router, width, EVENT, []))
     for stage in stages:
@@ -186,16 +182,12 @@ def _divide(stages: Sequence[Stage], width: int, by: str) -> dict[str, int]:
             part[kinds.WIDTHS.key()] = kinds.WIDTHS.encode(Widths(*(each.partitions for each in stage.inputs)))
             if all(each.id for each in stage.inputs):
                 part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.id for each in stage.inputs)))
-    return divided
 
 
-def _plan(
-    stage: Stage, width: int, by: str, routed: Sequence[Rows], shards: Callable[[str], int] | None = None
-) -> Plan:
-    """Return where what belongs; ``shards`` returns how many keys a stream has, None: as the new settings say."""
-    following = _following(stage, width)
-    asked = shards or _shards(stage.new)
-    return plan(by, len(stage.parts), following, asked, grown=any(stage.same), routed=routed)
+def _plan(stage: Stage, width: int, by: str, routed: Sequence[Rows]) -> Plan:
+    """Return where what belongs."""
+    following, shards = _following(stage, width), _shards(stage.new)
+    return plan(by, len(stage.parts), following, shards, grown=any(stage.same), routed=routed)
 
 
 def _shards(settings: Settings) -> Callable[[str], int]:
@@ -244,12 +236,7 @@ async def _there(stage: Stage) -> list[Rows | None]:
 
 
 async def _write(
-    producer: AIOKafkaProducer,
-    changelog: Claims,
-    stage: Stage,
-    finished: Sequence[Rows | None],
-    told: Sequence[Move] | None,
-    probe: Probe,
+    changelog: Claims, stage: Stage, finished: Sequence[Rows | None], told: Tell | None, probe: Probe
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
@@ -261,98 +248,64 @@ async def _write(
         gone = [(key, None) for key in before[n] if key not in made and key != kinds.CLAIM.key()]
         await changelog.append(n, [*gone, *((key, row) for key, row in made.items() if key != kinds.FENCE.key())])
         if told is not None:
-            await producer.send_and_wait(stage.new.configurations, told[n].encode(), in_force.MOVED, partition=n)
+            await told(n)
         probe(2)
 
 
-async def _told(
+async def _teller(
     reader: AIOKafkaConsumer,
     producer: AIOKafkaProducer,
     stages: Sequence[Stage],
-    by: str,
-    shards: Mapping[str, int],
     intake: Mapping[TopicPartition, tuple[int, str]],
     *,
     again: bool,
-) -> list[Move]:
-    """Return the record of the move for audits, of each new partition.
+) -> Tell:
+    """Return what writes for audits what a new partition begins with.
 
     If the command was interrupted, the first run recorded the ends of the outputs, because workers may have written to
     partitions that it had finished. The progress of intake and router is as of the last commit of the new group's
     offsets; ``again`` is whether some partition was finished after that.
     """
-    stage = stages[0]
-    old, new, width = stage.old, stage.new, stage.moved.partitions
-    labels = [(label, getattr(old, label), getattr(new, label)) for label in ("calibrated", "resolved", "dead_letters")]
-    ids = {name: await provenance.identity(producer.client, name) for _, *names in labels for name in names}
-    known = await _known(stage)
-    if known is None:
-        ends = [await topic_ends(reader, name, ids[name].partitions) for _, name, _ in labels]
-        stays = [name == now for _, name, now in labels]
-        outputs = tuple((ends[0][n], ends[1][n], ends[2][n]) for n in range(len(stage.parts)))
-        begin = [each if stay else [0] * width for each, stay in zip(ends, stays, strict=True)]
-        since = tuple((begin[0][n], begin[1][n], begin[2][n]) for n in range(width))
-    else:
-        outputs, since = known.outputs, known.since
-    upstream = known.upstream if known is not None and again else await _upstream(reader, stages, intake)
-    inputs = zip(("forecasts", "outcomes"), (old.forecasts, old.outcomes), (each.id for each in stage.ids), strict=True)
-    topics_ = {label: (name, id_) for label, name, id_ in inputs}
-    topics_ |= {label.replace("_", "-"): (name, ids[name].id) for label, name, _ in labels}
-    moved = stage.moved
-    return [
-        Move(
-            moved.app,
-            moved.changelog,
-            moved.ends,
-            by,
-            topics_,
-            tuple((each.applied, each.next[0], each.next[1]) for each in stage.fences),
-            outputs,
-            shards,
-            any(stage.same),
-            tuple((first, second) for first, second in _following(stage, width)),
-            since,
-            moves.digests(made),
-            upstream,
-            old.topic_prefix,
-        )
-        for made in stage.made
-    ]
+    worker, *routers = stages
+    old, new, moved = worker.old, worker.new, worker.moved
+    width, at = moved.partitions, datetime.now(UTC).isoformat(timespec="seconds")
+    written = await topic_rows(new, new.configurations, width)
+    outputs = [await _begins(reader, was, now, width) for was, now in zip(old.outputs, new.outputs, strict=True)]
+    inputs = [await _begins(reader, was, now, width) for was, now in worker.names]
+    sources = tuple((*place, offset, source_id(noted)) for place, (offset, noted) in sorted(intake.items()))
+    made_of = {GROUP: {"name": moved.app, "changelog": moved.changelog, "ends": list(moved.ends)}}
+
+    async def tell(n: int) -> None:
+        rows, *routes = ([each for each in stage.made[n].items() if is_of_engine(each[0])] for stage in stages)
+        first, second, third = (each[n] for each in outputs)
+        one, two = (each[n] for each in inputs)
+        upstream = Upstream((one, two), sources, len(routes[0])) if routers else None
+        if before := _known(written[n], made_of):
+            first, second, third = before.since
+            upstream = before.upstream if again else upstream
+        told = Loaded(made_of, at, len(rows), new.outputs, (first, second, third), upstream)
+        await first_rows.note(producer, new, n, rows, told, *routes)
+        kept = {in_force.LOADED_ROW + key for key, _ in rows}
+        kept |= {in_force.LOADED_ROUTE + key for part in routes for key, _ in part}
+        for key in written[n]:
+            if key.startswith((in_force.LOADED_ROW, in_force.LOADED_ROUTE)) and key not in kept:
+                await producer.send_and_wait(new.configurations, None, key, partition=n)
+
+    return tell
 
 
-async def _upstream(
-    reader: AIOKafkaConsumer, stages: Sequence[Stage], intake: Mapping[TopicPartition, tuple[int, str]]
-) -> Upstream | None:
-    """Return how far intake and router of the old group have come; None if there are none."""
-    if len(stages) == 1:
+async def _begins(reader: AIOKafkaConsumer, was: str, now: str, width: int) -> list[int]:
+    """Return where the new group's records of a topic begin, by partition."""
+    return await topic_ends(reader, now, width) if was == now else [0] * width
+
+
+def _known(written: Rows, made_of: Mapping[str, Any]) -> Loaded | None:
+    """Return what an earlier command has told of the same move in a partition."""
+    try:
+        told = Loaded.decode(written[in_force.LOADED])
+    except (KeyError, ValueError, TypeError):
         return None
-    worker, router = stages
-    width = worker.moved.partitions
-    ends = [await topic_ends(reader, name, len(worker.parts)) for name, _ in worker.names]
-    begin = [[*each, *[0] * width] if stay else [0] * width for each, stay in zip(ends, worker.same, strict=True)]
-    return Upstream(
-        {
-            label: (name, each.id)
-            for label, (name, _), each in zip(("routes", "labels"), router.names, router.ids, strict=True)
-        },
-        tuple((each.applied, each.next[0], each.next[1]) for each in router.fences),
-        tuple(zip(*ends, strict=True)),
-        tuple((begin[0][n], begin[1][n]) for n in range(width)),
-        tuple((*place, offset, source_id(noted)) for place, (offset, noted) in sorted(intake.items())),
-    )
-
-
-async def _known(stage: Stage) -> Move | None:
-    """Return what an earlier command has told of the same move."""
-    name, found = stage.new.configurations, None
-    async for record in reading.records(stage.new, [name]):
-        if record.key == in_force.MOVED and record.value is not None:
-            try:
-                move = Move.decode(record.value)
-            except MoveError as exc:
-                raise TopicsError(f"{name}: {exc}") from exc
-            found = move if move.of(stage.moved) else found
-    return found
+    return told if told.files == made_of else None
 
 
 def _inputs(stage: Stage) -> dict[TopicPartition, tuple[int, str]]:

@@ -32,9 +32,29 @@ from streams.kafka.whole_topics import batches
 from streams.kafka.writer import append, writer
 from streams.records.skips import PoisonError
 
-VERSION: Final = 2
+VERSION: Final = 3
 #: What the file is called that a snapshot is, and not a table or records.
 SNAPSHOT: Final = "snapshot"
+#: What stands in a file's place where the rows are those of a group that was moved.
+GROUP: Final = "group"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where an audit from the sources on begins in a partition of a group that was moved."""
+
+    #: Next offsets of forecasts and of outcomes: what stands before them was written for the group before.
+    since: tuple[int, int]
+    #: Of each source partition that intake had read: topic, partition, next offset, and the topic's id.
+    sources: tuple[tuple[str, int, int, str], ...]
+    #: Rows of the router, which stand beside those of the worker.
+    routes: int
+
+    @classmethod
+    def of_json(cls, made: Mapping[str, Any]) -> Self:
+        """Return an object from its JSON; raises ValueError, KeyError or TypeError if it is something else."""
+        (first, second), sources = made["since"], tuple((topic, n, at, id_) for topic, n, at, id_ in made["sources"])
+        return cls((first, second), sources, made["routes"])
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,8 @@ class Loaded:
     #: Topics of calibrated and resolved records and of dead letters, and their next offsets then.
     outputs: tuple[str, str, str]
     since: tuple[int, int, int]
+    #: Of a group that was moved and has intake and router.
+    upstream: Upstream | None = None
 
     def encode(self) -> bytes:
         """Return the record."""
@@ -68,13 +90,16 @@ class Loaded:
         if made.pop("version") != VERSION:
             raise ValueError("it is of another version")
         first, second, third = made.pop("since")
-        return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third))
+        upstream = None if (said := made.pop("upstream")) is None else Upstream.of_json(said)
+        return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third), upstream=upstream)
 
     def __str__(self) -> str:
         named = " and ".join(str(each["name"]) for each in self.files.values())
         command = "trueup load"
         if SNAPSHOT in self.files:
             command = "trueup state restore"
+        elif GROUP in self.files:
+            command = "trueup state rescale"
         elif any("offsets" in each for each in self.files.values()):
             command = "trueup replay --write-state"
         return f"{self.rows:,} rows that '{command}' made of {named} ({self.at})"
@@ -185,12 +210,27 @@ class Beginning:
         count = 1 + await self.changelog.append(partition, (each for each in rows() if each[0] != own))
         await self.changelog.append(partition, more)
         again = chain((each for each in rows() if each[0] != own), [(own, fence.encode())])
-        copied = ((None, in_force.LOADED_ROW + key, row, ()) for key, row in again)
         told = Loaded(self.files, self.at, count, self.settings.outputs, self.group.since[partition])
-        said = (None, in_force.LOADED, told.encode(), ())
-        for records in (copied, [said]):
-            await append(self.producer, self.settings.configurations, partition, records)
+        await note(self.producer, self.settings, partition, again, told)
         return count
+
+
+async def note(
+    producer: AIOKafkaProducer,
+    settings: Settings,
+    partition: int,
+    rows: Iterable[tuple[bytes, bytes]],
+    told: Loaded,
+    routes: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
+    """Write what audits of a partition begin with.
+
+    ``rows, routes``: of the worker, its fence among them, and of the router.
+    """
+    copied = ((None, in_force.LOADED_ROW + key, row, ()) for key, row in rows)
+    routed = ((None, in_force.LOADED_ROUTE + key, row, ()) for key, row in routes)
+    for records in (copied, routed, [(None, in_force.LOADED, told.encode(), ())]):
+        await append(producer, settings.configurations, partition, records)
 
 
 @asynccontextmanager

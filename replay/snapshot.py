@@ -22,12 +22,11 @@ import orjson
 
 from agents import __version__
 from replay import moves, signature
-from replay.audit import checkpoint, groups
+from replay.audit import checkpoint
 from replay.audit.along import Reached
-from replay.audit.groups import Group
 from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import LABELS, Derivation, Skips
-from replay.audit.reader import PartitionReader, width
+from replay.audit.reader import PartitionReader, of_checkpoint, width
 from replay.audit.rows import Memory, fence_of
 from replay.signature import SignatureError
 from state import journal, kinds
@@ -150,7 +149,7 @@ def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
     count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
-    topics = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
+    topics = of_checkpoint(settings)
     with TemporaryDirectory(prefix="trueup-snapshot-") as directory, PartitionReader(settings) as reader:
         files = [Path(directory) / f"partition-{n}" for n in range(count)]
         places = []
@@ -238,10 +237,8 @@ def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[i
 
 def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple[int, int, int]:
     """Return where the outputs of a partition begin that no worker has written a checkpoint of."""
-    loaded, move = reader.loaded(partition), reader.move(partition)
-    if loaded is not None:
-        return loaded[0].begins(settings.outputs)
-    return move.since[partition] if move is not None else (0, 0, 0)
+    loaded = reader.loaded(partition)
+    return (0, 0, 0) if loaded is None else loaded.begins(settings.outputs)
 
 
 # -- use -------------------------------------------------------------------------------------------------------------
@@ -290,7 +287,7 @@ def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
     """See that a snapshot is of a group and of its topics; raises `SnapshotError`."""
     if manifest.application != settings.app_id:
         raise SnapshotError(f"the snapshot {path} is of application {manifest.application}, not of {settings.app_id}")
-    now = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
+    now = of_checkpoint(settings)
     for label in now.keys() | manifest.topics.keys():
         if manifest.topics.get(label) != now.get(label):
             raise SnapshotError(

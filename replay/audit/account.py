@@ -1,6 +1,5 @@
 """Counts of an audit from the sources on, added up over partitions and groups."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -101,37 +100,16 @@ class Account:
         self.left.skipped += other.left.skipped
 
 
-def total(accounts: Iterable[Account]) -> Account:
-    """Return the findings about several groups."""
-    whole = Account()
-    for each in accounts:
-        whole.add(each)
-    return whole
-
-
-def shown(accounts: dict[str, Account], seconds: float) -> dict[str, Any]:
-    """Return the findings by application for JSON; the last group is the one that is audited."""
-    whole = total(accounts.values())
-    *earlier, own = accounts
+def shown(whole: Account, seconds: float) -> dict[str, Any]:
+    """Return the findings for JSON."""
     return {
         "sources": asdict(whole.sources),
         "router": asdict(whole.router),
-        "routed": accounts[own].routed,
+        "routed": whole.routed,
         "source_partitions": {name: asdict(each) for name, each in whole.by_source.items()},
-        "earlier_groups": {
-            name: {"sources": asdict(accounts[name].sources), "router": asdict(accounts[name].router)}
-            for name in earlier
-        },
         "seconds": round(seconds, 3),
         "records_per_second": round(whole.sources.records / seconds) if seconds else 0,
     }
-
-
-def differences(accounts: dict[str, Account]) -> list[dict[str, Any]]:
-    """Return the differences for JSON; those of earlier groups name their application."""
-    *earlier, own = accounts
-    found = [each._asdict() | {"application": name} for name in earlier for each in accounts[name].differences]
-    return found + [each._asdict() for each in accounts[own].differences]
 
 
 def _add(whole: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind

@@ -1,7 +1,7 @@
 """``trueup audit``: derives every served prediction again from the topics, and compares them bit for bit."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -9,28 +9,29 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from aiokafka.errors import KafkaError
 
 from replay import snapshot as snapshots
 from replay.audit import checkpoint as checkpoints
-from replay.audit import follower, groups, verdict
+from replay.audit import follower, verdict
 from replay.audit.account import Account
-from replay.audit.checkpoint import ENDED
-from replay.audit.groups import Given, Group
-from replay.audit.output_matcher import Differs, Unauditable
+from replay.audit.output_matcher import Differs, Settled, Unauditable
 from replay.audit.partition_verifier import Checked, Derivation, Rederivation
-from replay.audit.reader import PartitionReader, Span, require_kept
+from replay.audit.reader import PartitionReader, Span, of_checkpoint, require_kept, spans
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
 from replay.console import Bar, Console
-from replay.moves import LABELS, Move
+from replay.first_rows import Loaded
+from replay.moves import is_of_engine
 from replay.processes import Processes, enough, report
+from state.kind import shown
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
+from streams.records import skips
 from streams.sources.registry import RegistryError
 
 #: Exit statuses: all agree, something differs, it could not be checked.
@@ -38,6 +39,11 @@ AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
 #: Errors that end an audit: the topics or the brokers do not allow it.
 _UNREADABLE = KafkaError, TopicsError, RegistryError, BrokenProcessPool, OSError
+#: Differing rows that a message names.
+_NAMED: Final = 3
+
+#: Offset, key and row of each record.
+Changelog = Iterable[tuple[int, bytes, bytes | None]]
 
 
 def run(
@@ -69,10 +75,10 @@ def run(
             if snapshot is not None:
                 checkpoint = checkpoint or Path(temporary)
                 _unpack(settings, snapshot, signers, checkpoint / settings.app_id)
-            unable = _audit(settings, console, verdicts, disk=disk, checkpoint=checkpoint)
+            verdicts = _audit(settings, console, disk=disk, checkpoint=checkpoint)
     except _UNREADABLE as exc:
         unable = f"{exc}" or repr(exc)
-    account = verdict.account(settings.app_id, verdicts, unable, monotonic() - began, followed)
+    account = verdict.account(verdicts, unable, monotonic() - began, followed)
     status = DIFFER if account["differences"] else UNCHECKED if account["unable"] else AGREE
     verdict.tell(console, account)
     if status == AGREE:
@@ -90,14 +96,12 @@ def _unpack(settings: Settings, snapshot: Path, signers: Path | None, directory:
     snapshots.unpack(snapshot, manifest, directory)
 
 
-def _followed(
-    settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None
-) -> tuple[dict[str, Account], float]:
+def _followed(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> tuple[Account, float]:
     began = monotonic()
     try:
         found = follower.follow(settings, console, disk=disk, checkpoint=checkpoint)
     except (*_UNREADABLE, SettingsError) as exc:
-        found = {settings.app_id: Account(unable=[f"the sources: {str(exc) or repr(exc)}"])}
+        found = Account(unable=[f"the sources: {str(exc) or repr(exc)}"])
     return found, monotonic() - began
 
 
@@ -114,69 +118,29 @@ class _Task:
     #: File of its checkpoint, and the identity of that; None without checkpoints.
     checkpoint: Path | None
     of: dict[str, Any]
-    #: Rows that it begins with; None: none.
-    given: Given | None
-    #: Whether a move divides its last rows, and the directory for them.
-    divided: bool
-    directory: Path
 
 
-def _audit(
-    settings: Settings, console: Console, verdicts: list[Verdict], *, disk: bool, checkpoint: Path | None
-) -> str | None:
-    """Audit every group in turn, and note its partitions' verdicts; return why later groups were not audited."""
-
-    def file(here: Settings, partition: int) -> Path | None:
-        return None if checkpoint is None else checkpoint / here.app_id / f"partition-{partition}"
-
-    def has_begun(here: Settings, count: int) -> bool:
-        return all((path := file(here, n)) is not None and path.exists() for n in range(count))
-
-    def topics(_: Settings, move: Move) -> Mapping[str, tuple[str, str]]:
-        return {label: move.topics[label] for label in LABELS}
-
-    chain = groups.chain(settings, has_begun, topics)
-    spans = [groups.spans(group) for group in chain]
-    of = [{} if checkpoint is None else groups.of_checkpoint(group) for group in chain]
-    inputs = sum(map(_inputs, chain, spans))
-    given: dict[int, Given] = {}
+def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> list[Verdict]:
+    """Audit every partition."""
+    there = spans(settings)
+    of = {} if checkpoint is None else of_checkpoint(settings)
+    at = None if checkpoint is None else checkpoint / settings.app_id
+    if at is not None:
+        at.mkdir(parents=True, exist_ok=True)
+    inputs = sum(span["forecasts"].end + span["outcomes"].end for span in there.values())
+    tasks = []
+    for n, span in there.items():
+        what = {"application": settings.app_id, "partition": n, **of}
+        tasks.append(_Task(settings, n, span, disk, at and at / f"partition-{n}", what))
     with (
-        TemporaryDirectory(prefix="trueup-audit-") as directory,
         Bar(console) as bar,
         Processes(enough(inputs), partial(bar.show, "deriving", size=inputs)) as processes,
     ):
-        for group, there, named in zip(chain, spans, of, strict=True):
-            here = group.settings
-            if checkpoint is not None:
-                (checkpoint / here.app_id).mkdir(parents=True, exist_ok=True)
-            tasks = []
-            for n, span in there.items():
-                what = {"application": here.app_id, "partition": n, **named}
-                until, at = group.until is not None, Path(directory)
-                tasks.append(_Task(here, n, span, disk, file(here, n), what, given.get(n), until, at))
-            ended = processes.all([partial(_partition, task) for task in tasks])
-            verdicts += ended
-            if group.until is None:
-                break
-            rows = [each.rows for each in ended if each.rows is not None]
-            following = chain[chain.index(group) + 1]
-            if len(rows) < len(ended):
-                return (
-                    f"{following.settings.app_id} began with rows of {here.app_id}, which could not be derived to its "
-                    "end"
-                )
-            (given,) = processes.all([partial(groups.divided, following.moves, rows, Path(directory))])
-    return None
-
-
-def _inputs(group: Group, spans: Mapping[int, Span]) -> int:
-    """Return an upper bound of the number of input records."""
-    begins = sum(sum(each) for each in group.moves[0].next) if group.moves else 0
-    return sum(span["forecasts"].end + span["outcomes"].end for span in spans.values()) - begins
+        return processes.all([partial(_partition, task) for task in tasks])
 
 
 def _partition(task: _Task) -> Verdict:
-    found = Verdict(task.partition, Checked(), task.settings.app_id)
+    found = Verdict(task.partition, Checked())
     with ExitStack() as stack:
         try:
             reader = stack.enter_context(PartitionReader(task.settings))
@@ -194,14 +158,13 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
     recorded = reader.in_force(partition)
     path = task.checkpoint
     since = checkpoints.read(path, task.of, recorded, rows) if path and path.exists() else None
-    until = min((each.claim for each in recorded), default=None)
-    if since is None and task.given is not None:
-        since = groups.begin(task.settings, partition, task.given, rows, reader.changelog(partition, until))
     loaded = reader.loaded(partition)
     if loaded is not None:
-        found.loaded = str(loaded[0])
+        found.loaded = str(loaded)
         if since is None:
-            since = groups.loaded(task.settings, partition, loaded, rows, reader.changelog(partition, until))
+            until = min((each.claim for each in recorded), default=None)
+            rows.write(reader.first(partition, loaded))
+            since = begun(task.settings, partition, loaded, rows, reader.changelog(partition, until))
     if since is None:
         since = Derivation(rows)
     found.resumed = since.checked.forecasts + since.checked.outcomes
@@ -228,5 +191,29 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
         checkpoints.write(path, task.of, recorded, audited.derivation)
     if audited.unable:
         raise Unauditable(audited.unable)
-    if task.divided:
-        found.rows = checkpoints.write_rows(task.directory, ENDED, partition, rows)
+
+
+def begun(settings: Settings, partition: int, loaded: Loaded, rows: RowStore, changelog: Changelog) -> Derivation:
+    """Return the progress of a partition that began with rows.
+
+    Raises Unauditable if the changelog has another row.
+
+    ``changelog``: offset, key and row of changelog records from before the first worker, as far as they are kept.
+    """
+    wrong = list(_wrong(changelog, rows))
+    if wrong:
+        more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise Unauditable(
+            f"partition {partition} of {settings.app_id} began with other rows than the {loaded}: "
+            f"{'; '.join(wrong[:_NAMED])}{more}"
+        )
+    return Derivation(rows, tuple(Settled(each) for each in loaded.begins(settings.outputs)))
+
+
+def _wrong(changelog: Changelog, rows: RowStore) -> Iterable[str]:
+    """Yield differences of a changelog from the rows. Rows that were compacted away cannot be compared."""
+    for key, (offset, row) in {key: (offset, row) for offset, key, row in changelog}.items():
+        given = rows.get(key)
+        if is_of_engine(key) and not key.startswith(skips.SKIP.letter) and row != given:
+            what = "is another one" if given is not None else "is of nothing that was written down"
+            yield f"{shown(key)} {what} (offset {offset})"

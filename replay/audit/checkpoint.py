@@ -28,8 +28,8 @@ from streams.config.in_force import InForce
 VERSION: Final = 5
 #: Name of the file of the sources in the directory of checkpoints.
 SOURCES: Final = "sources"
-#: Prefixes of files of rows: of a router, and of the rows that a group ended or began with.
-ROUTER, ENDED, BEGAN = "router-", "ended-", "began-"
+#: Prefixes of files of the rows of a router: those that it has come to, and those that it began with.
+ROUTER, BEGAN = "router-", "began-"
 #: Kinds of frames: the head, rows or other entries, the hash. From `_RECENT` on: the last derived records of each
 #: output.
 _HEAD, _ENTRY, _END, _RECENT = range(4)

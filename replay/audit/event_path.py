@@ -13,10 +13,8 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from rich.markup import escape
 
-from replay.audit.groups import Group
 from replay.audit.mapper import Made, Mapper
-from replay.audit.output_matcher import Unauditable
-from replay.audit.plan import MADE, Plan, chain, planned
+from replay.audit.plan import MADE, Plan, planned
 from replay.audit.reader import PartitionReader
 from replay.console import Console
 from streams.config.settings import Settings
@@ -95,25 +93,14 @@ def path(settings: Settings, event_id: str) -> list[Step]:
     with PartitionReader(settings) as reader:
         seen: set[tuple[str, int, int]] = set()
         steps: list[Step] = []
-        for plan in _plans(settings):
-            found = asyncio.run(_found(plan.settings, event_id, reader.skipped))
-            for step in (_step(label, record) for label in READ for record in found[label]):
-                if step.place in {each.place for each in steps}:
-                    continue  # of a topic that stayed the same
-                origin = _origin(plan, step.said)
-                if origin is not None and origin[1:] not in seen:
-                    seen.add(origin[1:])
-                    steps.append(_source(plan, reader, origin, found))
-                steps.append(step)
+        plan, found = planned(settings), asyncio.run(_found(settings, event_id, reader.skipped))
+        for step in (_step(label, record) for label in READ for record in found[label]):
+            origin = _origin(plan, step.said)
+            if origin is not None and origin[1:] not in seen:
+                seen.add(origin[1:])
+                steps.append(_source(plan, reader, origin, found))
+            steps.append(step)
         return steps
-
-
-def _plans(settings: Settings) -> list[Plan]:
-    """Return the groups, the oldest first; that of the settings alone if one before is not there any more."""
-    try:
-        return chain(settings)
-    except Unauditable:
-        return [planned(Group(settings, [], None, has_begun=False))]
 
 
 def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads it

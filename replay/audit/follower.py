@@ -5,12 +5,10 @@ keeps of each record its place, its origin and a hash, sorted on disk. The secon
 router's inputs again, and compares the result with those entries in order. So memory does not grow with the topics,
 only with the router's state.
 
-A group that was moved is followed up to the move, and the next group from there on: `trueup state rescale` records how
-far intake and router had come (`replay.moves.Upstream`). The old router's derived rows are divided by the same pure
-function as the real ones.
+A group that was moved is followed from the move on, see `replay.first_rows.Upstream`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,18 +18,15 @@ from tempfile import TemporaryDirectory
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from replay import moves
-from replay.audit import account as accounts
 from replay.audit import checkpoint as checkpoints
-from replay.audit import groups, intake_verifier, router_verifier
+from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.along import NOTHING, Along
 from replay.audit.checkpoint import BEGAN, ROUTER, Begun, Rows
 from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
-from replay.audit.output_matcher import Unauditable
-from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, chain
+from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, planned
 from replay.audit.reader import PartitionReader
 from replay.audit.router_verifier import RouterVerifier
 from replay.audit.rows import Found, Memory, digest, read_entries, read_entry, row_store, write_entries
@@ -39,7 +34,6 @@ from replay.audit.terms import Configurations
 from replay.console import Bar, Console
 from replay.processes import Processes, enough, report
 from state.events import Rejected
-from state.rescale import rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
@@ -50,10 +44,8 @@ from streams.records.output_values import OutputValues
 _Skipped = list[tuple[str, int, int, str]]
 
 
-def follow(
-    settings: Settings, console: Console, *, disk: bool = False, checkpoint: Path | None = None
-) -> dict[str, Account]:
-    """Follow every record from its source to the worker's inputs; return the findings by group, the oldest first.
+def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoint: Path | None = None) -> Account:
+    """Follow every record from its source to the worker's inputs; return the findings.
 
     Raises Unauditable if no source is for intake, or the topics do not fit together.
     Raises KafkaError, TopicsError or OSError if they cannot be read.
@@ -62,44 +54,37 @@ def follow(
     ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on there, and leaves its
       own progress if nothing differs.
     """
-    plans = chain(settings, checkpoint)
-    for each in plans:
-        each.require_kept()
-    found: dict[str, Account] = {}
-    jobs = sum(each.partitions + len(each.sources) + len(each.routers) for each in plans)
-    records = sum(end for each in plans for _, end in each.written.values())
+    plan = planned(settings, None if checkpoint is None else checkpoint / settings.app_id)
+    plan.require_kept()
+    jobs = plan.partitions + len(plan.sources) + len(plan.routers)
+    records = sum(end for _, end in plan.written.values())
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
         Bar(console) as bar,
         Processes(enough(records), partial(bar.show, "following the sources", size=jobs)) as processes,
     ):
-        before: Plan | None = None
-        for plan in plans:
-            at = Path(directory, plan.settings.app_id)
-            at.mkdir()
-            if before is not None:
-                try:
-                    divide = partial(_divided, before, found[before.settings.app_id].left.routers, at)
-                    (rows,) = processes.all([divide])
-                except Unauditable as exc:
-                    return found | {settings.app_id: Account(unable=[str(exc)])}
-                plan = replace(plan, begun=replace(plan.begun, routers=rows))  # noqa: PLW2901 - with what it begins
-            if plan.until is not None:
-                plan = replace(plan, leaves=at)  # noqa: PLW2901 - the next group begins with them
-            elif plan.leaves is not None:
-                plan.leaves.mkdir(parents=True, exist_ok=True)
-            found[plan.settings.app_id] = _group(plan, at, processes, disk=disk)
-            before = plan
+        at = Path(directory)
+        if plan.given:
+            plan = replace(plan, begun=replace(plan.begun, routers=_given(plan, at)))
+        if plan.leaves is not None:
+            plan.leaves.mkdir(parents=True, exist_ok=True)
+        found = _followed(plan, at, processes, disk=disk)
     if plan.leaves is not None:
-        whole = accounts.total(found.values())
-        agrees = not whole.sources.differences and not whole.router.differences
+        agrees = not found.sources.differences and not found.router.differences
         if agrees:
-            checkpoints.write_begun(plan.leaves, plan.of, found[settings.app_id].left)
-        checkpoints.tidy(plan.leaves, found[settings.app_id].left if agrees else plan.begun)
+            checkpoints.write_begun(plan.leaves, plan.of, found.left)
+        checkpoints.tidy(plan.leaves, found.left if agrees else plan.begun)
     return found
 
 
-def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account:
+def _given(plan: Plan, at: Path) -> dict[int, Rows]:
+    """Return the rows that the partitions of the router began with."""
+    with PartitionReader(plan.settings) as reader:
+        rows = {n: Memory(reader.first_routes(n, loaded)) for n, loaded in plan.given.items()}
+    return {n: checkpoints.write_rows(at, BEGAN, n, each) for n, each in rows.items()}
+
+
+def _followed(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account:
     written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
     account = Account(left=Begun(plan.begun.ids | plan.ids, written=written))
     for gathered in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):
@@ -110,8 +95,6 @@ def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account
     for each in processes.all(jobs):
         account.add(each)
     account.left.skipped = [each for each in skipped if not is_judged(plan.settings, account.left, *each[:3])]
-    if plan.until is not None:
-        account.router.waiting = 0  # they wait in the next group
     account.unable += _unjudged(plan, account)
     return account
 
@@ -122,22 +105,6 @@ def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: 
         rows = left.routers.get(number)
         return rows is not None and offset < rows.next[topic == settings.labels]
     return offset < left.sources.get(f"{topic}/{number}", 0)
-
-
-def _divided(plan: Plan, ended: Mapping[int, Rows], at: Path) -> dict[int, Rows]:
-    """Return the rows that the next group's router begins with; raises as `groups.divide`."""
-    move = plan.until
-    assert move is not None and move.upstream is not None  # noqa: S101, PT018 - for the type checker
-    name, count = plan.settings.router.app_id, len(move.upstream.fences)
-    if lacking := [n for n in range(count) if n not in ended]:
-        raise Unauditable(
-            f"partition {lacking[0]} of {name} could not be derived to its end, and the next group began there"
-        )
-    following = [(0, 0)] * move.partitions
-    how = moves.plan(moves.EVENT, count, following, lambda _: 1, grown=False, routed=())
-    files = [ended[n] for n in range(count)]
-    made = groups.divide(name, files, move.upstream.fences, lambda parts: rescaled_routes(parts, how))
-    return {n: checkpoints.write_rows(at, BEGAN, n, Memory(part)) for n, part in enumerate(made)}
 
 
 def _unjudged(plan: Plan, account: Account) -> list[str]:
@@ -184,7 +151,7 @@ def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Accoun
     """Map one source partition again, and compare the result."""
     place = TopicPartition(span.topic, span.partition)
     first = max(span.first, span.begin)
-    end = max(span.committed if span.last else span.end, first)
+    end = max(span.end, first)
     with PartitionReader(plan.settings) as reader, ExitStack() as stack:
         reader.leave_out(skipped)
         single = _Single(plan, stack)

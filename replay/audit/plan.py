@@ -1,4 +1,4 @@
-"""The ranges of records that an audit follows from the sources on, for each group of a chain."""
+"""The ranges of records that an audit follows from the sources on."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,14 +9,11 @@ from typing import Any, Final
 import orjson
 from aiokafka import TopicPartition
 
-from replay import moves
 from replay.audit import checkpoint as checkpoints
-from replay.audit import groups
 from replay.audit.checkpoint import Begun
-from replay.audit.groups import Group
 from replay.audit.output_matcher import Unauditable
 from replay.audit.reader import PartitionReader, origins, width
-from replay.moves import Move, Upstream
+from replay.first_rows import Loaded
 from replay.topic_reader import Extent
 from streams.config import in_force
 from streams.config.in_force import InForceError, Mapped
@@ -51,8 +48,6 @@ class SourceSpan:
     sparse: bool = False
     #: First offset that no earlier audit has judged.
     begin: int = 0
-    #: Whether the group was moved: the next group's intake reads what this one has not committed.
-    last: bool = False
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
@@ -70,7 +65,7 @@ class RouterSpan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an audit follows of one group, as it was when the audit began."""
+    """What an audit follows, as it was when the audit began."""
 
     settings: Settings
     #: Number of partitions of each of trueup's topics.
@@ -97,8 +92,8 @@ class Plan:
     of: dict[str, Any] = field(default_factory=dict)
     #: Directory for the routers' last rows; None if they are not needed.
     leaves: Path | None = None
-    #: How the group was moved; None if it was not.
-    until: Move | None = None
+    #: What the partitions began with, by number; empty if an earlier audit has come further, or they began without.
+    given: dict[int, Loaded] = field(default_factory=dict)
 
     @property
     def answering(self) -> bool:
@@ -129,60 +124,33 @@ class Plan:
         return TopicPartition(_names(self.settings)[label], partition)
 
 
-def chain(settings: Settings, checkpoint: Path | None = None) -> list[Plan]:
-    """Return the plan of each group, oldest first; the last one is that of the settings.
-
-    Raises Unauditable as `replay.audit.follower.follow`, and if topics of an earlier group are gone.
-
-    ``checkpoint``: directory of checkpoints, with a directory for each group named by its application id.
-    """
-
-    def directory(here: Settings) -> Path | None:
-        return None if checkpoint is None else checkpoint / here.app_id
-
-    def has_begun(here: Settings, _: int) -> bool:
-        at = directory(here)
-        return at is not None and (at / checkpoints.SOURCES).exists()
-
-    def topics(here: Settings, move: Move) -> Mapping[str, tuple[str, str]]:
-        return {label: move.topics[label] for label in moves.LABELS} | dict(_upstream(here, move).topics)
-
-    found = groups.chain(settings, has_begun, topics, "--sources and --checkpoint")
-    return [planned(group, directory(group.settings)) for group in found]
-
-
-def planned(group: Group, checkpoint: Path | None = None) -> Plan:
-    """Return the plan of one group; raises as `replay.audit.follower.follow`.
+def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
+    """Return the plan; raises as `replay.audit.follower.follow`.
 
     ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
     """
-    settings, until = group.settings, group.until
     if all(mode.direct for mode in settings.modes):
         raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
     names, journal = _names(settings), settings.router.journal
-    # Topics may have grown since a move.
-    partitions = width(settings, [*names, journal]) if until is None else len(until.fences)
+    partitions = width(settings, [*names, journal])
     ids = [[name, each.topic] for name, each in origins(settings, names).items()]
     of = {"application": settings.app_id, "partitions": partitions, "topics": ids}
     begun = Begun() if checkpoint is None else checkpoints.read_begun(checkpoint, of)
     with PartitionReader(settings) as reader:
         told = _told(settings, reader)
         there = _sources(settings, begun, told)
-        if group.moves and not group.has_begun:
-            begun = _begun(settings, group.moves[0], there)
+        given: dict[int, Loaded] = {}
+        if begun == Begun():
+            given = {n: each for n in range(partitions) if (each := reader.loaded(n)) and each.upstream}
+            begun = _begun(settings, given, there)
         places = {label: [TopicPartition(name, n) for n in range(partitions)] for label, name in enumerate(names)}
         journals = [TopicPartition(journal, n) for n in range(partitions)]
         of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
-        committed = {} if until is not None else asyncio.run(_committed(settings, of_sources))
+        committed = asyncio.run(_committed(settings, of_sources))
         # Read the ends of the last topics first: then each record has the one it was made of, and each entry its
         # outputs.
         order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]
         extents = reader.extents([*journals, *order, *of_sources])
-    if until is not None:
-        # The ends noted at the move count: brokers do not keep a group's offsets for ever.
-        extents |= {place: Extent(extents[place].first, end) for place, end in _until(settings, until).items()}
-        read = _read(_upstream(settings, until), there)
-        committed = {place: (read.get(place, 0), "") for place in of_sources}
     written = {(label, at.partition): extents[at] for label, each in places.items() for at in each}
     configured = asyncio.run(kafka_topics.configs(settings, [*there, *names]))
     mapped, files = _mappings(settings, told, there)
@@ -203,8 +171,8 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
             )
         compacted = "compact" in configured.get(at.topic, {}).get("cleanup.policy", "compact")
         since, number = begun.sources.get(f"{at.topic}/{at.partition}", 0), numbers.index(at.topic)
-        (first, end), last = extents[at], until is not None
-        sources.append(SourceSpan(at.topic, number, at.partition, first, offset, end, compacted, since, last))
+        first, end = extents[at]
+        sources.append(SourceSpan(at.topic, number, at.partition, first, offset, end, compacted, since))
     plan = Plan(
         settings,
         partitions,
@@ -218,8 +186,8 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
         files,
         begun,
         of,
-        checkpoint if until is None else None,
-        until,
+        checkpoint,
+        given,
     )
     routers = [RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at]) for n, at in enumerate(journals)]
     return replace(plan, routers=routers)
@@ -296,44 +264,18 @@ async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[T
     return found
 
 
-# -- moves -----------------------------------------------------------------------------------------------------------
-
-
-def _upstream(settings: Settings, move: Move) -> Upstream:
-    if move.upstream is None:
-        raise Unauditable(
-            f"{settings.app_id} began with rows that 'trueup state rescale' made of {move.app}, which had no "
-            f"router: audit {settings.app_id} without --sources"
-        )
-    return move.upstream
-
-
-def _begun(settings: Settings, move: Move, there: Mapping[str, Origin]) -> Begun:
-    """Return the beginning of a group that was made of another one, without its router's rows."""
-    upstream = _upstream(settings, move)
-    written: dict[str, int] = {}
-    for n, (forecasts, outcomes) in enumerate(upstream.since):
-        calibrated, _, letters = move.since[n]
+def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Origin]) -> Begun:
+    """Return the beginning of a group that was moved, without its router's rows."""
+    begun = Begun()
+    for n, loaded in given.items():
+        calibrated, _, letters = loaded.begins(settings.outputs)
+        assert loaded.upstream is not None  # noqa: S101 - for the type checker
+        forecasts, outcomes = loaded.upstream.since
         begins = {FORECASTS: forecasts, OUTCOMES: outcomes, LETTERS: letters, ANSWERS: calibrated}
-        written |= {f"{WRITTEN[label]}/{n}": offset for label, offset in begins.items()}
-    read = {f"{place.topic}/{place.partition}": offset for place, offset in _read(upstream, there).items()}
-    return Begun(sources=read, written=written)
-
-
-def _read(upstream: Upstream, there: Mapping[str, Origin]) -> dict[TopicPartition, int]:
-    """Return how far intake of a moved group had read the sources that still exist."""
-    return {
-        TopicPartition(topic, n): offset
-        for topic, n, offset, topic_id in upstream.sources
-        if topic in there and there[topic].topic == topic_id
-    }
-
-
-def _until(settings: Settings, move: Move) -> dict[TopicPartition, int]:
-    """Return the ends, at the move, of the topics that intake and router wrote."""
-    upstream, names, ends = _upstream(settings, move), _names(settings), {}
-    for n, ((forecasts, outcomes), (_, routes, labels)) in enumerate(zip(upstream.ends, upstream.fences, strict=True)):
-        calibrated, _, letters = move.outputs[n]
-        for name, end in zip(names, (forecasts, routes, labels, letters, calibrated, outcomes), strict=True):
-            ends[TopicPartition(name, n)] = end
-    return ends
+        begun.written |= {f"{WRITTEN[label]}/{n}": offset for label, offset in begins.items()}
+        begun.sources |= {
+            f"{topic}/{number}": offset
+            for topic, number, offset, topic_id in loaded.upstream.sources
+            if topic in there and there[topic].topic == topic_id
+        }
+    return begun

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from replay.audit.output_matcher import Unauditable
-from replay.audit.partition_verifier import INPUTS, LABELS, Skips
+from replay.audit.partition_verifier import INPUTS, LABELS, OUTPUTS, Skips
 from replay.audit.terms import Configurations
 from replay.first_rows import Loaded
-from replay.moves import Move, MoveError
 from replay.topic_reader import Extent, TopicReader
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
@@ -52,28 +52,33 @@ class PartitionReader(TopicReader):
         except InForceError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
-    def move(self, partition: int) -> Move | None:
-        """Return the move that made a partition's first rows; None if it began without rows; raises likewise."""
-        said = self.told(partition).get(in_force.MOVED)
-        try:
-            return None if said is None else Move.decode(said)
-        except MoveError as exc:
-            raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
-
-    def loaded(self, partition: int) -> tuple[Loaded, dict[bytes, bytes]] | None:
-        """Return what `replay.load` wrote down of a partition, and its rows; None if it did not; raises likewise."""
-        found, place = self.told(partition), f"{self._settings.configurations}/{partition}"
+    def loaded(self, partition: int) -> Loaded | None:
+        """Return what a partition began with, as `replay.first_rows` wrote it down; None: nothing; raises likewise."""
+        found = self.told(partition)
         if in_force.LOADED not in found:
             return None
-        begin = len(in_force.LOADED_ROW)
-        rows = {key[begin:]: row for key, row in found.items() if key.startswith(in_force.LOADED_ROW)}
         try:
-            said = Loaded.decode(found[in_force.LOADED])
+            return Loaded.decode(found[in_force.LOADED])
         except (ValueError, KeyError, TypeError) as exc:
-            raise Unauditable(f"{place}: what 'trueup load' wrote down cannot be read: {exc!r}") from exc
-        if len(rows) != said.rows:
-            raise Unauditable(f"{place} has {len(rows):,} of the {said}: some were deleted")
-        return said, rows
+            place = f"{self._settings.configurations}/{partition}"
+            raise Unauditable(f"{place}: what was written down of its first rows cannot be read: {exc!r}") from exc
+
+    def first(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
+        """Return the rows that a worker's partition began with; raises `Unauditable` if some were deleted."""
+        return self._first(partition, in_force.LOADED_ROW, said.rows, said)
+
+    def first_routes(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
+        """Return the rows that a router's partition began with; raises likewise."""
+        upstream = said.upstream
+        return self._first(partition, in_force.LOADED_ROUTE, upstream.routes if upstream else 0, said)
+
+    def _first(self, partition: int, prefix: bytes, count: int, said: Loaded) -> dict[bytes, bytes]:
+        found, begin = self.told(partition), len(prefix)
+        rows = {key[begin:]: row for key, row in found.items() if key.startswith(prefix)}
+        if len(rows) != count:
+            place = f"{self._settings.configurations}/{partition}"
+            raise Unauditable(f"{place} has {len(rows):,} of {count:,} rows that it began with, of {said}")
+        return rows
 
     def changelog(self, partition: int, until: int | None) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Yield offset, key and row of what a partition's changelog has; ``until`` an offset, to its end if None."""
@@ -151,6 +156,34 @@ def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Or
             await client.close()
 
     return asyncio.run(ask())
+
+
+def spans(settings: Settings) -> dict[int, Span]:
+    """Return the records of each partition of a group.
+
+    The end of the journal is read first and the ends of the inputs last. So the outputs of every entry are there, and
+    the inputs of every output.
+
+    Raises Unauditable if topics are missing, or differ in their number of partitions.
+    """
+    count = width(settings, [*_names(settings), settings.configurations])
+    with PartitionReader(settings) as reader:
+        order = ("journal", *OUTPUTS[::-1], *INPUTS[::-1])
+        extents = reader.extents([reader.place(label, n) for label in order for n in range(count)])
+        return {n: {label: extents[reader.place(label, n)] for label in LABELS} for n in range(count)}
+
+
+def of_checkpoint(settings: Settings) -> dict[str, list[Any]]:
+    """Return the identity of a group's checkpoints: each topic's id."""
+    found = origins(settings, _names(settings)).items()
+    return {
+        label: [name, origin.cluster, origin.topic, origin.partitions]
+        for label, (name, origin) in zip(LABELS, found, strict=True)
+    }
+
+
+def _names(settings: Settings) -> list[str]:
+    return [getattr(settings, label.replace("-", "_")) for label in LABELS]
 
 
 def require_kept(partition: int, span: Span, since: Mapping[str, int]) -> None:

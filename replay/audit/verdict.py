@@ -8,7 +8,6 @@ from rich.markup import escape
 
 from replay.audit import account as accounts
 from replay.audit.account import Account
-from replay.audit.checkpoint import Rows
 from replay.audit.output_matcher import OutputDifference
 from replay.audit.partition_verifier import Checked
 from replay.console import Console
@@ -21,8 +20,6 @@ class Verdict:
     #: Which, and what was compared.
     partition: int
     checked: Checked
-    #: Of which group.
-    application: str
     #: The first difference, or why it could not be checked on; None where it was checked to the end.
     difference: OutputDifference | None = None
     unable: str | None = None
@@ -32,55 +29,35 @@ class Verdict:
     resumed: int = 0
     #: What was in force, in order.
     in_force: list[dict[str, Any]] = field(default_factory=list)
-    #: The rows that it ended with, where another group began with them.
-    rows: Rows | None = None
     #: What was loaded, with which it began; empty where nothing was.
     loaded: str = ""
 
 
 def account(
-    application: str,
-    verdicts: Sequence[Verdict],
-    unable: str | None,
-    seconds: float,
-    followed: tuple[dict[str, Account], float] | None,
+    verdicts: Sequence[Verdict], unable: str | None, seconds: float, followed: tuple[Account, float] | None
 ) -> dict[str, Any]:
     """Return what was found, as JSON has it.
 
-    ``application``: the group that was asked for.
-    ``verdicts``: of its partitions, and of those of groups before it.
+    ``verdicts``: of the partitions.
     ``unable``: why more could not be checked; None where all was.
     ``followed``: what following the records from their sources has found, and how long it took; None: they were not.
     """
-    own = [verdict for verdict in verdicts if verdict.application == application]
-    earlier: dict[str, dict[str, Any]] = {}
-    for verdict in verdicts:
-        if verdict.application != application:
-            of = earlier.setdefault(verdict.application, {"partitions": {}, "in_force": {}, "loaded": {}})
-            of["partitions"][str(verdict.partition)] = asdict(verdict.checked)
-            of["in_force"][str(verdict.partition)] = verdict.in_force
-            of["loaded"] |= {str(verdict.partition): verdict.loaded} if verdict.loaded else {}
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
-    differences = [
-        verdict.difference._asdict() | ({"application": verdict.application} if verdict not in own else {})
-        for verdict in verdicts
-        if verdict.difference
-    ]
+    differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]
     reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
     if followed is not None:
-        differences = accounts.differences(followed[0]) + differences
-        reasons = [each for found in followed[0].values() for each in found.unable] + reasons
+        differences = [each._asdict() for each in followed[0].differences] + differences
+        reasons = followed[0].unable + reasons
     events = totals["forecasts"] + totals["outcomes"] - sum(verdict.resumed for verdict in verdicts)
     return {
         "checked": totals,
-        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in own},
+        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in verdicts},
         "differences": differences,
         "unable": reasons,
         "skipped": [place for verdict in verdicts for place in verdict.skipped],
-        "loaded": {str(verdict.partition): verdict.loaded for verdict in own if verdict.loaded},
+        "loaded": {str(verdict.partition): verdict.loaded for verdict in verdicts if verdict.loaded},
         "resumed": sum(verdict.resumed for verdict in verdicts),
-        "in_force": {str(verdict.partition): verdict.in_force for verdict in own},
-        "earlier_groups": earlier,
+        "in_force": {str(verdict.partition): verdict.in_force for verdict in verdicts},
         "seconds": round(seconds, 3),
         "events_per_second": round(events / seconds) if seconds else 0,
     } | ({} if followed is None else {"followed": accounts.shown(*followed)})
@@ -96,15 +73,14 @@ def tell(console: Console, account: Mapping[str, Any]) -> None:
     for found in account["differences"]:
         at = "" if found["offset"] is None else f" offset {found['offset']}"
         event = "" if found["event_id"] is None else f" event {found['event_id']}"
-        of = f" of {found['application']}" if "application" in found else ""
-        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{of}{at}{escape(event)}: {escape(found['what'])}")
+        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{at}{escape(event)}: {escape(found['what'])}")
         for name, (served, derived) in found["fields"].items():
             line(f"  {escape(name)}: served {escape(str(served))}, derived {escape(str(derived))}")
     for place in account["skipped"]:
         line(f"[yellow]left out[/]  {escape(place)}")
     for reason in account["unable"]:
         line(f"[yellow]not checked[/]  {escape(reason)}")
-    _print_groups(line, account)
+    _print_began(line, account)
     earlier = f", {account['resumed']:,} of them by earlier audits" if account["resumed"] else ""
     line(
         f"{checked['forecasts']:,} forecasts and {checked['outcomes']:,} outcomes folded in "
@@ -126,21 +102,14 @@ def tell(console: Console, account: Mapping[str, Any]) -> None:
         )
 
 
-def _print_groups(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
-    _print_loaded(line, account["loaded"])
-    for group, found in account["earlier_groups"].items():
-        line(f"its rows began with those of {escape(group)}, derived in {len(found['partitions'])} partitions")
-        _print_loaded(line, found["loaded"], f" of {escape(group)}")
+def _print_began(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
+    for partition, what in account["loaded"].items():
+        said = f"partition {partition} began with {escape(what)}"
+        line(f"{said}: all that came behind is judged, these rows are not")
     for partition, found in account["in_force"].items():
         for each in found[1:]:
             since = f"from record {each['applied']:,} on, by {escape(str(each['owner']))}"
             line(f"partition {partition}: configuration {each['configuration'][:8]} {since}")
-
-
-def _print_loaded(line: Callable[[str], None], loaded: Mapping[str, str], group: str = "") -> None:
-    for partition, what in loaded.items():
-        said = f"partition {partition}{group} began with {escape(what)}"
-        line(f"{said}: all that came behind is judged, these rows are not")
 
 
 def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:
@@ -156,11 +125,6 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
         f"{router['outcomes']:,} outcomes and {router['dead_letters']:,} dead letters; {router['waiting']:,} wait, "
         f"{router['copies']:,} sent again"
     )
-    for group, each in followed["earlier_groups"].items():
-        line(
-            f"of these, {each['sources']['records']:,} records and {each['router']['outcomes']:,} outcomes before "
-            f"{escape(group)} was moved"
-        )
     if source["loaded"]:
         line(
             f"{source['loaded']:,} events were loaded from a table, and are not judged from the sources: what became "

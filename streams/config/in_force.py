@@ -36,12 +36,10 @@ WORKER: Final = b"taken-up/"
 ROUTER: Final = b"routed/"
 _MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
-#: Key of the record of the move that a partition began with: a row of `state.rescale`.
-MOVED: Final = b"moved"
-#: Key of the record of the load that a partition began with, and the key prefix of the rows beside it that name the
-#: files.
+#: Key of the record of what a partition began with, and the key prefixes of the rows of worker and router beside it.
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
+LOADED_ROUTE: Final = b"loaded-route/"
 
 
 class InForceError(ValueError):
