@@ -30,7 +30,7 @@ examples:
       --calibrator platt --calibrator platt+regret_matching       which is better, on real flights, without a broker
   trueup replay --table scores.csv --score p --label fraud --time scored_at --label-time reported_at \\
       --report review.html                                        one table of last quarter
-  trueup replay --last 7d --threshold 0.8                         would it have helped last week?
+  trueup replay --last 7d                                         would it have helped last week?
   trueup replay --last 90d --report review.html                   a page to put before a review
   trueup replay --from 2026-11-01T00:00Z --manifest run.json      the same again: trueup replay --offsets run.json
   trueup replay --write-state trueup-2                            a worker with TRUEUP_APP_ID=trueup-2 goes on from here
@@ -71,7 +71,6 @@ def add(commands: Commands) -> None:
     )
     runs.add_argument("--processes", type=positive, metavar="N", help="at most so many (default: one a core)")
     gives = replay.add_argument_group("what it gives")
-    gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
     gives.add_argument(
         "--volume",
         type=float,
@@ -96,8 +95,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     from replay.report.pdf import browser  # noqa: PLC0415 - rich takes a while to import
     from replay.run import Request  # noqa: PLC0415
 
-    if options.threshold is not None and not 0 <= options.threshold <= 1:
-        raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
     if not 0 < options.volume <= 1:
         raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
     if options.pdf:
@@ -114,7 +111,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         configurations=plans,
         taken=taken,
         processes=options.processes or cores(),
-        threshold=options.threshold,
         volume=options.volume,
         block=options.block,
         manifest=options.manifest,

@@ -233,31 +233,6 @@ class FunctionBias:
 
 
 @dataclass(frozen=True)
-class Alerts:
-    """The alerts of a threshold, raw and calibrated: forecasts of at least ``threshold``."""
-
-    #: In [0, 1].
-    threshold: float
-    #: Forecasts, with or without an outcome.
-    issued: int
-    #: Alerts among them.
-    raw: int
-    calibrated: int
-    #: Share of ones among the alerts that have an outcome; None without any.
-    raw_precision: float | None
-    calibrated_precision: float | None
-    #: Share of alerts among the ones; None without ones.
-    raw_recall: float | None
-    calibrated_recall: float | None
-    #: The calibrated threshold with as many alerts as ``raw``; None if there are none.
-    equal_threshold: float | None
-    #: Over the ``raw`` largest calibrated forecasts. Forecasts equal to ``equal_threshold`` count in proportion, as if
-    #: the missing alerts were drawn from them; None as above.
-    equal_precision: float | None
-    equal_recall: float | None
-
-
-@dataclass(frozen=True)
 class Fit:
     """Intercept and slope of the outcomes on the log-odds of forecasts: 0 and 1 of calibrated ones; NaN where none."""
 

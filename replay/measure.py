@@ -1,11 +1,10 @@
 """Measures of forecasts and outcomes in columns: the definitions of `state.scoring.scores`, over arrays."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from replay.figures import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
+from replay.figures import Ages, Bin, Caught, Coverage, Delays, Late, Scorecard
 from replay.ranking import Moments, ranked_by
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
@@ -197,41 +196,6 @@ def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:
         share = _mean(m, n)
         found.append(Coverage(i / BINS, (i + 1) / BINS, n, m, share, identifiable=n < FEWEST or share >= SHARE))
     return found
-
-
-def alerts(threshold: float, issued: Sequence[Floats], resolved: Sequence[Floats], y: Floats) -> Alerts:
-    """Return what a threshold does; raw and calibrated forecasts of all, [n] each, and of those resolved, [m] each."""
-    raw, calibrated = (int(np.count_nonzero(p >= threshold)) for p in issued)
-    ones = float(y.sum())
-    precision, recall = [], []
-    for p in resolved:
-        flagged = p >= threshold
-        hits = float(y[flagged].sum())
-        alarms = int(np.count_nonzero(flagged))
-        precision.append(hits / alarms if alarms else None)
-        recall.append(hits / ones if ones else None)
-    return Alerts(
-        threshold,
-        len(issued[0]),
-        raw,
-        calibrated,
-        precision[0],
-        precision[1],
-        recall[0],
-        recall[1],
-        *_largest(raw, issued[1], resolved[1], y),
-    )
-
-
-def _largest(k: int, issued: Floats, resolved: Floats, y: Floats) -> tuple[float | None, float | None, float | None]:
-    """Return the k-th largest forecast, and precision and recall of the k largest; of a tie, the share wanted."""
-    if not k:
-        return None, None, None
-    cut = float(np.partition(issued, len(issued) - k)[len(issued) - k])
-    wanted = k - int(np.count_nonzero(issued > cut))
-    flagged = (resolved > cut) + (resolved == cut) * (wanted / int(np.count_nonzero(issued == cut)))
-    hits, alarms, ones = float(flagged @ y), float(flagged.sum()), float(y.sum())
-    return cut, hits / alarms if alarms else None, hits / ones if ones else None
 
 
 def _mean(total: float, n: float) -> float:

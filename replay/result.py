@@ -69,8 +69,6 @@ class Scored:
     features: Sequence[figures.FeatureBias]
     #: Of the forecasts after its own warm-up.
     review: figures.Review
-    #: None if no threshold was given.
-    alerts: figures.Alerts | None
     #: None for all streams together.
     late: figures.Late | None = None
     #: Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts

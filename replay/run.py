@@ -43,8 +43,6 @@ class Request:
     taken: Sequence[str] = ()
     #: At most so many.
     processes: int = 1
-    #: For `replay.result.Alerts`; None for none.
-    threshold: float | None = None
     #: Of `replay.result.Scorecard.recall`, in (0, 1].
     volume: float = VOLUME
     #: Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
@@ -85,7 +83,7 @@ class Request:
             "version": __version__,
             "manifest": self.source.manifest(),
             "configurations": [[each.name, _recipes(each)] for each in self.configurations],
-            "options": [self.threshold, self.volume, self.block, self.resamples],
+            "options": [self.volume, self.block, self.resamples],
         }
         return blake2b(orjson.dumps(made, option=orjson.OPT_SORT_KEYS), digest_size=6).hexdigest()
 
@@ -157,10 +155,7 @@ def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]
 
 
 def _result(request: Request, groups: Sequence[Sequence[Configuration]], done: Sequence[Done]) -> Result:
-    boards = [
-        score.board([part.played[i] for part in done], group, request.threshold, request.volume)
-        for i, group in enumerate(groups)
-    ]
+    boards = [score.board([part.played[i] for part in done], group, request.volume) for i, group in enumerate(groups)]
     found = compared(boards, request.block, request.resamples, request.volume)
     order = {each.name: n for n, each in enumerate(request.configurations)}
     contenders = [contender for board in boards for contender in board.contenders]

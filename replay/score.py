@@ -14,7 +14,7 @@ from replay.columns import Columns, Flags, losses
 from replay.comparison import Scoreboard
 from replay.configuration import Configuration
 from replay.figures import FeatureBias, FunctionBias, Late, Phase, Window, WorstWindow
-from replay.measure import Sums, ages, alerts, coverage, delays, late, reliability, scorecard
+from replay.measure import Sums, ages, coverage, delays, late, reliability, scorecard
 from replay.partition_result import WHOLE, Look, PartitionResult
 from replay.result import Contender, Scored, Vectors
 from replay.review import review
@@ -41,7 +41,6 @@ ALL = "*"
 def board(
     parts: Sequence[PartitionResult],
     group: Sequence[Configuration],
-    threshold: float | None,
     volume: float,
 ) -> Scoreboard:
     """Score a group of configurations that were played together.
@@ -55,8 +54,7 @@ def board(
     for i, configuration in enumerate(group):
         policies = {stream: _policy(configuration, stream) for stream in columns.streams}
         scored = {
-            stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
-            for stream in _largest(columns)
+            stream: _scored(columns, parts, i, stream, [policies[stream]], volume) for stream in _largest(columns)
         }
         named = {stream: found for stream in scored if (found := _versions(parts, stream))}
         answered = {
@@ -68,7 +66,7 @@ def board(
                 scored[stream].issued if stream in named else 1
             ):
                 answered.setdefault(stream, []).append(policy)
-        overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
+        overall = _scored(columns, parts, i, None, list(policies.values()), volume) if scored else None
         contenders.append(
             Contender(
                 name=configuration.name,
@@ -123,7 +121,6 @@ def _scored(
     i: int,
     stream: str | None,
     policies: Sequence[Policy],
-    threshold: float | None,
     volume: float,
 ) -> Scored:
     """Score one contender on one stream, or on all; ``policies`` are its own, or all."""
@@ -135,7 +132,7 @@ def _scored(
     raw, p, y = columns.raw[chosen], columns.p[i][chosen], columns.y[chosen]
     draw = columns.draw[i]
     draw = None if draw is None else draw[chosen]
-    issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
+    issued_raw = columns.issued_raw[issued]
     time = columns.time[chosen]
     looks = _looks(parts, i, stream)
     judged = ~columns.warm[i]
@@ -186,7 +183,6 @@ def _scored(
         functions=_functions(parts, i, stream) if stream else (),
         versions=_versions(parts, stream) if stream and not i else (),
         late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,
-        alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         review=review(judging["raw"], judging["calibrated"], columns.y[after], made[after], _since(columns, i, issued)),
         segments=segments.described(parts, i, stream) if stream else None,
         bands=_banded(columns, parts, i, stream, policies[0]) if stream else None,

@@ -113,10 +113,6 @@ def _sentences(contender: Contender, scored: Scored, result: Result) -> Iterator
         top = f"{100 * result.volume:g}\N{NO-BREAK SPACE}%"
         yield f"The highest {top} of its scores catch {caught[0]} of what came true, {as_well}."
     yield from changed(contender)
-    alerts = scored.alerts
-    if alerts:
-        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
-        yield f"At a cut-off of {alerts.threshold:g}, {raised}."
 
 
 def changed(contender: Contender) -> Iterator[str]:

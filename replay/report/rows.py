@@ -27,7 +27,6 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
         "differences": _differences(result),
         "warmups": [(which, each) for which, one in every for each in learning(one)[:STREAMS] if each.warmup.issued],
         "worst": list(_worst(found)),
-        "alerts": list(_alerts(found)),
         "features": list(_features(found))[:FEATURES],
         "streams": list(_streams(found)),
         "stream_heads": [
@@ -82,19 +81,6 @@ def _worst(found: Drawn) -> Iterator[tuple[Any, ...]]:
             yield BEFORE, windows["raw"]
         if windows.get("calibrated"):
             yield which, windows["calibrated"]
-
-
-def _alerts(found: Drawn) -> Iterator[tuple[Any, ...]]:
-    """Yield what the threshold does before, after, and at equal volume."""
-    for n, (which, one) in enumerate(found):
-        of = one.overall.alerts if one.overall else None
-        if not of:
-            continue
-        part = [raised / of.issued if of.issued else None for raised in (of.raw, of.calibrated)]
-        if not n:
-            yield BEFORE, of.threshold, of.raw, part[0], of.raw_precision, of.raw_recall
-        yield which, of.threshold, of.calibrated, part[1], of.calibrated_precision, of.calibrated_recall
-        yield Series("", "none"), of.equal_threshold, of.raw, part[0], of.equal_precision, of.equal_recall
 
 
 def _features(found: Drawn) -> Iterator[tuple[Any, ...]]:

@@ -26,13 +26,13 @@ def files(tmp_path: Path) -> str:
 
 
 def test_last_line_is_the_result_as_json(files: str, trueup: Trueup) -> None:
-    ended = trueup(f"{files} --calibrator platt --calibrator minimax:grid=20 --threshold 0.5 --json")
+    ended = trueup(f"{files} --calibrator platt --calibrator minimax:grid=20 --json")
     found = ended.json
     assert [each["name"] for each in found["contenders"]] == ["platt", "minimax:grid=20"]
     overall = found["contenders"][1]["overall"]
     for kind in ("raw", "calibrated"):
         assert {"n", "ece", "ece_smooth", "worst_window_ece", "brier", "log_loss"} <= overall[kind].keys()
-    assert {"regret_brier", "l1", "bound", "windows", "coverage", "alerts"} <= overall.keys()
+    assert {"regret_brier", "l1", "bound", "windows", "coverage"} <= overall.keys()
     assert found["bootstrap"]["resamples"] == 1000
     assert "below 0 is better" in ended.err
 
@@ -75,7 +75,7 @@ def test_table_at_eighty_columns_breaks_no_word(files: str, trueup: Trueup) -> N
         ("--segments country", "--segments is of a table: give --table FILE, too"),
         ("--stream-name s", "--stream-name is of a table"),
         ("--last 7d", "are of topics, not of files"),
-        ("--threshold 1.5", "must be between 0 and 1"),
+        ("--volume 1.5", "must be above 0 and at most 1"),
         ("--calibrator nothing", "unknown calibrator"),
         ("--streams nowhere.toml", "cannot read nowhere.toml"),
         ("--write-state x", "--write-state needs topics"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay import bootstrap
-from replay.measure import alerts, coverage, delays, reliability, scorecard
+from replay.measure import coverage, delays, reliability, scorecard
 from state.scoring.cells import BINS
 from state.scoring.certificate import certificate
 from state.scoring.scores import Kind, Scores
@@ -72,28 +72,6 @@ def test_band_with_few_labels_cannot_be_judged() -> None:
     bands = coverage(issued, np.concatenate([np.full(49, 0.95), np.full(50, 0.05)]))
     assert [each.low for each in bands if not each.identifiable] == [0.9]
     assert bands[9].share == 0.49
-
-
-def test_alerts_count_volume_on_all_and_hits_on_the_resolved() -> None:
-    issued = np.array([0.9, 0.4, 0.8, 0.1])
-    found = alerts(0.5, (issued, issued[::-1] / 2), (issued[:3], issued[:3] / 2), np.array([1.0, 1.0, 0.0]))
-    assert (found.issued, found.raw, found.calibrated) == (4, 2, 0)
-    assert (found.raw_precision, found.raw_recall) == (0.5, 0.5)
-    assert (found.calibrated_precision, found.calibrated_recall) == (None, 0.0)
-
-
-def test_equal_volume_takes_as_many_of_the_largest_and_of_a_tie_the_share_wanted() -> None:
-    raw, served = np.array([0.9, 0.8, 0.7, 0.1]), np.array([0.6, 0.4, 0.4, 0.4])
-    y = np.array([1.0, 0.0, 1.0, 0.0])
-    found = alerts(0.75, (raw, served), (raw, served), y)
-    assert (found.raw, found.equal_threshold) == (2, 0.4)
-    # Of three at the cut one is wanted: one hit above, a third of a hit at it, among two alerts and two ones.
-    assert found.equal_precision == pytest.approx((1 + 1 / 3) / 2)
-    assert found.equal_recall == pytest.approx((1 + 1 / 3) / 2)
-    same = alerts(0.75, (raw, raw / 2), (raw, raw / 2), y)
-    assert (same.equal_precision, same.equal_recall) == (same.raw_precision, same.raw_recall)
-    none = alerts(0.95, (raw, served), (raw, served), y)
-    assert (none.equal_threshold, none.equal_precision, none.equal_recall) == (None, None, None)
 
 
 def forecasters(n: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:

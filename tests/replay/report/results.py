@@ -44,7 +44,7 @@ def played(
             outcomes.append((at + int(took[i]), {"event_id": str(i), "y": int(y[i]), "ts": at + int(took[i])}))
     late = [each for _, each in sorted(outcomes, key=lambda each: each[0])]
     plans = {name: f'[streams."*"]\ncalibrator = "{name}"\nfeatures = 1\n' for name in calibrators}
-    return replayed(directory, forecasts, late, plans, **{"threshold": 0.4, "resamples": 200, **options})
+    return replayed(directory, forecasts, late, plans, **{"resamples": 200, **options})
 
 
 def told(pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Difference]:

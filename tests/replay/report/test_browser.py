@@ -14,7 +14,7 @@ from tests.agents.status.browser import CONTRAST, Browser, find
 BINARY = find()
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium on the PATH: apt-get install chromium")
 FIGURES = ["reliability", "course", "bound", "delays", "coverage"]
-TABLES = ["cuts", "alerts", "lookup", "months", "fits", "comparison", "ranks", "differences", "warmup", "worst"]
+TABLES = ["cuts", "lookup", "months", "fits", "comparison", "ranks", "differences", "warmup", "worst"]
 TABLES += ["labels", "features", "streams", "sources", "configurations", "fates"]
 
 
@@ -98,12 +98,6 @@ def test_numbers_of_the_tables_are_those_of_the_json(browser: Browser, address: 
         [each[name] for each in told[at : at + len(COMPARED)] for name in ("value", "low", "high")]
         for at in range(0, len(told), len(COMPARED))
     ]
-    alerts = contenders[1]["overall"]["alerts"]
-    served, equal = numbers(browser, "alerts")[-2:]
-    assert served[1] == alerts["calibrated"]
-    assert served[3:] == [alerts["calibrated_precision"], alerts["calibrated_recall"]]
-    assert equal[:2] == [alerts["equal_threshold"], alerts["raw"]]
-    assert equal[3:] == [alerts["equal_precision"], alerts["equal_recall"]]
     seen = browser.evaluate("[...document.querySelectorAll('#comparison tbody tr')].map(row => row.cells[2].innerText)")
     assert seen == [f"{row[1]:.4f}" for row in rows], "what is shown is what stands behind it"
 
