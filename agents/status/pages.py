@@ -9,7 +9,7 @@ import orjson
 
 from agents.server import Answer
 from agents.status import page, view
-from agents.status.readings import ORDERS, Readings, summary
+from agents.status.readings import Readings, summary
 
 log = logging.getLogger("trueup")
 
@@ -73,7 +73,7 @@ class Pages:
         if "stream" in asked:
             name = asked["stream"]
             return page.detail(worker, self._stream(name), self._readings.maps(name))
-        query, order, names = self._ordered(asked)
+        query, names = self._named(asked)
         total, many = len(names), len(names) > PICTURED
         last = max(-(-total // CARDS) - 1, 0)
         number = min(_number(asked, "page", 1, 10**9) - 1, last)
@@ -86,7 +86,7 @@ class Pages:
         search = f" with “{query}” in its name" if query else ""
 
         def link(to: int) -> str:
-            return "/?" + urlencode({"q": query, "sort": order, "page": to + 1})
+            return "/?" + urlencode({"q": query, "page": to + 1})
 
         return page.render(
             "list.html",
@@ -94,10 +94,8 @@ class Pages:
             streams=streams,
             many=many,
             topics=worker["topics"],
-            orders=ORDERS,
             total=total,
             query=query,
-            order=order,
             counted=f"{where} {'stream' if total == 1 else 'streams'}{search}" if streams else f"no stream{search} yet",
             page=number,
             last=last,
@@ -106,25 +104,22 @@ class Pages:
         )
 
     def _list(self, asked: dict[str, str]) -> dict[str, Any]:
-        query, order, names = self._ordered(asked)
+        query, names = self._named(asked)
         size = _number(asked, "size", USUAL, MOST)
         number = _number(asked, "page", 1, 10**9)
         shown = self._described(names[(number - 1) * size : number * size])
         return {
             "worker": self._readings.worker(),
             "query": query,
-            "sort": order,
             "total": len(names),
             "page": number,
             "size": size,
             "streams": [summary(each) for each in shown],
         }
 
-    def _ordered(self, asked: dict[str, str]) -> tuple[str, str, list[str]]:
-        query, order = asked.get("q", "").strip(), asked.get("sort", ORDERS[0])
-        if order not in ORDERS:
-            raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(ORDERS)}")
-        return query, order, self._readings.ordered(self._readings.names(query), order)
+    def _named(self, asked: dict[str, str]) -> tuple[str, list[str]]:
+        query = asked.get("q", "").strip()
+        return query, self._readings.ordered(self._readings.names(query))
 
     def _described(self, names: list[str]) -> list[dict[str, Any]]:
         described = []

@@ -13,12 +13,10 @@ import orjson
 
 from agents import notices
 from agents.status.beside import Beside
-from state import kinds
 from state.forecasts import PROBABILITY
-from state.scoring import vector_history
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED
-from state.scoring.windows import KINDS, Windows, log_alarm, overall
+from state.scoring.windows import KINDS
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.metrics import standing
@@ -30,9 +28,6 @@ from streams.metrics.served_map import answering, ends
 #: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
 #: among rare events as among others.
 POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
-#: Up to this many streams are ordered by their scores; more only by name, as that needs none of them decoded.
-ORDERED: Final = 5000
-ORDERS: Final = ("state", "name", "events", "error", "regret", "alarm")
 #: Up to this many streams are ordered by their state; more by name, as that needs none of them decoded.
 JUDGED: Final = 200
 
@@ -101,31 +96,12 @@ class Readings:
         found = set[str]().union(*(each.streams() for each in self.mirror.held().values()))
         return sorted(name for name in found if wanted in name.casefold())
 
-    def ordered(self, names: list[str], order: str) -> list[str]:
-        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last."""
-        if order == "name" or order not in ORDERS or len(names) > (JUDGED if order == "state" else ORDERED):
+    def ordered(self, names: list[str]) -> list[str]:
+        """Return the names, first those of streams that need somebody; where there are very many, as they are."""
+        if len(names) > JUDGED:
             return names
-        if order == "state":
-            shown = {name: (self.stream(name) or {}).get("standing", {}).get("state", "right") for name in names}
-            return sorted(names, key=lambda name: standing.STATES.index(shown[name]))
-        ranks = {name: self._rank(name, order) for name in names}
-        return sorted(names, key=lambda name: -ranks[name])
-
-    def _rank(self, name: str, order: str) -> float:
-        """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""
-        found = self._found(name)
-        vectors = list(found.of(kinds.VECTORS, name).values())
-        histories: list[Windows[Any]] = list(found.of(kinds.SCORES, name).values())
-        if order == "events":
-            return sum(each.n + each.warm_up.n for each in (*histories, *vectors))
-        if any(each.n for each in vectors):
-            histories = list(vector_history.alike(vectors))
-        if not any(each.n for each in histories):
-            return -math.inf
-        if order == "alarm":
-            return log_alarm(histories, "calibrated")
-        scores = overall(histories)
-        return float(scores.error("calibrated") if order == "error" else scores.regret())
+        shown = {name: (self.stream(name) or {}).get("standing", {}).get("state", "right") for name in names}
+        return sorted(names, key=lambda name: standing.STATES.index(shown[name]))
 
     def stream(self, name: str) -> dict[str, Any] | None:
         """Return the figures of a stream on these partitions, as ``trueup streams show`` has them; None if unknown."""

@@ -20,8 +20,7 @@ from state.bands import Bands
 from state.effects import Effects
 from state.events import Event, Forecast, Outcome
 from state.evidence import Evidence, band_of, issue, learn
-from state.fence import Fence
-from state.forecasts import Normal, Probs, Quantiles
+from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring.ages import DAY_MS, Ages
@@ -31,7 +30,6 @@ from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
-from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
@@ -240,20 +238,6 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     assert ("log loss of classes is of normalised" in one) == (calibrator == "multiclass")
 
 
-@pytest.mark.parametrize("order", ["events", "error", "regret", "alarm"])
-def test_streams_of_numbers_are_ordered_by_their_own_figures(order: str) -> None:
-    policy = Policy("quantile", {"levels": (0.1, 0.5, 0.9)})
-    policies = Policies(default=policy)
-    held = PartitionSnapshot(Fence())
-    for stream, n, raw in (("few", 20, Normal(0.0, 1.0)), ("most", 80, Normal(9.0, 0.1))):
-        history = VectorHistory.of(Quantiles((0.1, 0.5, 0.9), (8.0, 9.0, 10.0)))
-        middle = raw.mean * 1.2  # of the one stream worse than raw
-        for t in range(n):
-            history.observe(raw, Quantiles((0.1, 0.5, 0.9), (middle - 1, middle, middle + 1)), 0.0, b"%d" % t)
-        hold(held, kinds.VECTORS, kinds.VECTORS.encode(history), stream, policy.config)
-    assert [each["stream"] for each in streams(pages(held, policies=policies), sort=order)] == ["most", "few"]
-
-
 def test_biases_stand_beside_their_bounds_and_features_are_at_zero_in_the_map() -> None:
     policies = Policies(default=Policy("calibrated_regression", {}, features=("age", "<b>")))
     application = pages(resolved(policies, [(0.5, (0.1, i % 2), float(i % 2)) for i in range(30)]), policies=policies)
@@ -266,7 +250,7 @@ def test_biases_stand_beside_their_bounds_and_features_are_at_zero_in_the_map() 
     assert all(0 <= p <= 1 for p in described["maps"][0]["calibrated"])
 
 
-def test_streams_are_found_ordered_and_paged() -> None:
+def test_streams_are_found_and_paged() -> None:
     many = renamed(ONE, "churn", [f"tenant-{i:03}" for i in range(50)])
     many.rows.update(renamed(ONE, "fraud", ["Fraud"]).rows)
     application = pages(many, TWO)
@@ -278,16 +262,7 @@ def test_streams_are_found_ordered_and_paged() -> None:
     assert names(q="tenant-04", size="3", page="2") == ["tenant-043", "tenant-044", "tenant-045"]
     assert names(q="nobody") == []
     assert names(page="9") == []
-    by_events = names(sort="events", size="1000")
-    assert by_events[-1] == "churn", "it is on one partition with fewer events"
-    assert len(by_events) == 52
-    for order in ("error", "regret", "alarm"):
-        figure = {"error": ("calibrated", "ece"), "regret": ("regret", "brier"), "alarm": ("calibrated", "alarm")}[
-            order
-        ]
-        found = [each[figure[0]][figure[1]] for each in streams(application, sort=order, size="1000")]
-        figures = [each["log10"] for each in found] if order == "alarm" else found
-        assert figures == sorted(figures, reverse=True)
+    assert len(names(size="1000")) == 52
 
 
 @pytest.mark.parametrize(
@@ -298,7 +273,6 @@ def test_streams_are_found_ordered_and_paged() -> None:
         ("/favicon.ico", {}, 404),
         ("/../../etc/passwd", {}, 404),
         ("/", {"stream": "nobody"}, 404),
-        ("/", {"sort": "size"}, 400),
         ("/", {"page": "0"}, 400),
         ("/", {"page": "-1"}, 400),
         ("/", {"page": "1e9"}, 400),
@@ -420,7 +394,7 @@ def test_streams_that_need_somebody_come_first() -> None:
         hold(held, kinds.COURSE, kinds.COURSE.encode(course), name)
         hold(held, kinds.SCORES, ONE.row(kinds.SCORES, "churn") or b"", name)
     ahead = PartitionSnapshot.of(replace(ONE.fence, stream_time=30 * DAY_MS), {})  # as while a backlog is read
-    listed = streams(pages(held, ahead), sort="state")
+    listed = streams(pages(held, ahead))
     assert [(each["stream"], each["standing"]["state"]) for each in listed] == [("z", "no labels"), ("a", "right")]
 
 
