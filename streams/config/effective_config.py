@@ -1,11 +1,8 @@
-"""The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
+"""The settings as they are in effect, without their secrets, and the name of what all workers must agree on."""
 
 import re
 from fnmatch import fnmatchcase
-from hashlib import blake2b
 from typing import Any, Final
-
-import orjson
 
 from state import maps
 from state.policy import Policy
@@ -15,20 +12,6 @@ from streams.config.settings import Settings
 
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
-#: What may differ between the workers of one group.
-_OWN: Final = (
-    "BROKERS",
-    "INSTANCE_ID",
-    "DATA_DIR",
-    "LOG_LEVEL",
-    "STREAMS",
-    "MAPS",
-    "METRICS_",
-    "SASL_",
-    "SSL_",
-    "SECURITY_",
-    "REGISTRY_",
-)
 
 
 def shown(settings: Settings) -> dict[str, str]:
@@ -90,13 +73,12 @@ def sources(settings: Settings) -> list[dict[str, str]]:
 
 
 def fingerprint(settings: Settings) -> str:
-    """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
-    common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
-    decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
-    if settings.sources:
-        decided.append([[each.name, each.role, each.topics, each.table] for each in settings.sources])
-    text = orjson.dumps(decided, option=orjson.OPT_SORT_KEYS)
-    return blake2b(text, digest_size=4).hexdigest()
+    """Return the hash by which journal and audit name what decides answers; all workers of a group should show it.
+
+    Its first 8 hex digits; behind them, after a hyphen, those of what intake maps by.
+    """
+    made = [in_force.described(settings), *([in_force.mapping(settings)] if settings.has_intake else [])]
+    return "-".join(in_force.digest(each)[:8] for each in made)
 
 
 def _patterns(settings: Settings) -> list[tuple[str, Policy]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from streams.config import in_force
 from streams.config.effective_config import HIDDEN, fingerprint, policies, shown
 from streams.config.settings import Settings
 
@@ -34,10 +35,8 @@ def test_workers_of_one_group_show_one_hash(change: dict[str, str]) -> None:
     assert fingerprint(Settings.from_env(change)) == fingerprint(Settings())
 
 
-@pytest.mark.parametrize(
-    "change", [{"TRUEUP_DEFAULT_CALIBRATOR": "platt"}, {"TRUEUP_APP_ID": "x"}, {"TRUEUP_RECORD_BYTES": "100"}]
-)
-def test_what_changes_answers_or_state_changes_the_hash(change: dict[str, str]) -> None:
+@pytest.mark.parametrize("change", [{"TRUEUP_DEFAULT_CALIBRATOR": "platt"}, {"TRUEUP_RECORD_BYTES": "100"}])
+def test_what_changes_answers_changes_the_hash(change: dict[str, str]) -> None:
     assert fingerprint(Settings.from_env(change)) != fingerprint(Settings())
 
 
@@ -56,3 +55,13 @@ def test_the_streams_file_is_part_of_the_hash_wherever_it_lies(tmp_path: Path) -
     assert hashes[0] == hashes[1]
     assert len(set(hashes[1:])) == len(hashes) - 1
     assert list(policies(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "a")}))) == ["s", "*"]
+
+
+def test_the_hash_is_that_of_journal_and_audit_and_behind_it_stands_what_intake_maps_by(tmp_path: Path) -> None:
+    (file := tmp_path / "streams.toml").write_text(
+        '[sources.scores]\ntopic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
+    )
+    sourced = Settings.from_env({"TRUEUP_STREAMS": str(file)})
+    worker, intake = fingerprint(sourced).split("-")
+    assert fingerprint(Settings()) == worker == in_force.digest(in_force.described(sourced))[:8]
+    assert intake == in_force.digest(in_force.mapping(sourced))[:8]
