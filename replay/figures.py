@@ -85,23 +85,6 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Bin:
-    """One bin of a reliability diagram. Bins without events are left out."""
-
-    #: Edges of the forecast: ``low <= p < high``, and 1.0 in the last.
-    low: float
-    high: float
-    #: Events.
-    n: int
-    #: Mean forecast and share of ones.
-    forecast: float
-    observed: float
-    #: Wilson's 95 % interval of ``observed``: the band.
-    observed_low: float
-    observed_high: float
-
-
-@dataclass(frozen=True)
 class Window:
     """Consecutive forecasts in the order of resolution; the windows of a series have equal sizes, +-1."""
 
@@ -118,9 +101,6 @@ class Window:
     ece_raw: float
     ece_calibrated: float
     ece_noise: float
-    #: Of the window.
-    brier_raw: float
-    brier_calibrated: float
     #: Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
     regret_brier: float
     #: The calibrators' own error up to ``end_ms`` and the theorem's bound on it, as means over partitions weighted by

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.figures import Ages, Bin, Caught, Coverage, Delays, Late, Scorecard
+from replay.figures import Ages, Caught, Coverage, Delays, Late, Scorecard
 from replay.ranking import Moments, ranked_by
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
@@ -12,7 +12,6 @@ from state.scoring.certificate import certificate
 from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.two_bin import two_bin_of
-from state.scoring.wilson import wilson
 
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
 FEWEST, SHARE = 50, 0.5
@@ -139,18 +138,6 @@ def ranked(p: Floats, y: Floats) -> Ranking:
     """Return the events by fine cell of the forecast and by outcome."""
     cells = np.searchsorted(EDGES, p, side="right")
     return Ranking(*(np.bincount(cells[y == label], minlength=FINE).tolist() for label in (0, 1)))
-
-
-def reliability(p: Floats, y: Floats) -> list[Bin]:
-    """Return the reliability diagram with Wilson's intervals."""
-    sums = Sums.of(p, y)
-    found = []
-    for i in np.flatnonzero(sums.n).tolist():
-        n = float(sums.n[i])
-        share = float(sums.y[i]) / n
-        low, high = wilson(share, n)
-        found.append(Bin(i / BINS, (i + 1) / BINS, int(n), float(sums.p[i]) / n, share, max(0.0, low), min(1.0, high)))
-    return found
 
 
 def delays(took: Integers) -> Delays:

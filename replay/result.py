@@ -49,8 +49,6 @@ class Scored:
     #: Own error and the theorem's bound at the end, as `Window.error` and `Window.bound`; None without.
     l1: float | None
     bound: float | None
-    #: By kind; bins from low to high.
-    reliability: Mapping[figures.Kind, Sequence[figures.Bin]]
     #: At most 60, in time order; none below 40 resolved forecasts.
     windows: Sequence[figures.Window]
     #: By kind; None before the first complete window.

@@ -14,7 +14,7 @@ from replay.columns import Columns, Flags, losses
 from replay.comparison import Scoreboard
 from replay.configuration import Configuration
 from replay.figures import FeatureBias, FunctionBias, Late, Phase, Window, WorstWindow
-from replay.measure import Sums, ages, coverage, delays, late, reliability, scorecard
+from replay.measure import Sums, ages, coverage, delays, late, scorecard
 from replay.partition_result import WHOLE, Look, PartitionResult
 from replay.result import Contender, Scored, Vectors
 from replay.review import review
@@ -169,7 +169,6 @@ def _scored(
         regret_log=_regret(cards[0].log_loss, cards[1].log_loss, len(y)),
         l1=last[0],
         bound=last[1],
-        reliability={kind: reliability(forecasts, columns.y[after]) for kind, forecasts in judging.items()},
         windows=_windows(raw, p, y, time, looks),
         worst=dict(zip(KINDS, worst, strict=True)),
         delays=delays(columns.delay_ms[chosen][said]),
@@ -334,8 +333,6 @@ def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: 
                 before.ece,
                 after.ece,
                 after.noise,
-                losses[0] / size,
-                losses[1] / size,
                 regret,
                 *_at(looks, int(time[end - 1])),
             )

@@ -9,7 +9,7 @@ from agents.status.axes import Linear, Log, Scale, Times
 from agents.status.markup import Markup
 from agents.status.number_format import count, duration, period, share
 from agents.status.plot import MARGINS, Plot, padded
-from replay.figures import Coverage, Delays, Window
+from replay.figures import Delays, Window
 from replay.result import RAW, Contender, Scored
 
 #: Lines in one diagram; more nobody can tell apart.
@@ -172,13 +172,9 @@ def of_labels(overall: Scored) -> Iterator[Figure]:
     yield Figure(
         "coverage",
         "Label coverage by score band",
-        "The share of the forecasts of each band of the raw score that got an outcome; and the share of yes among "
-        "those (dot), and how far the share among all forecasts of the band may lie from it whatever the missing "
-        f"outcomes are (bar). Long bars: calibration there rests on an assumption about missing outcomes.{warned}",
-        [
-            Panel("Forecasts with an outcome", _coverage(overall)),
-            Panel("Share of yes: seen, and possible", _possible(overall)),
-        ],
+        "The share of the forecasts of each band of the raw score that got an outcome. Where it is small, calibration "
+        f"rests on an assumption about missing outcomes.{warned}",
+        [Panel("Forecasts with an outcome", _coverage(overall))],
     )
 
 
@@ -221,40 +217,6 @@ def _coverage(overall: Scored) -> Markup:
         plot.bar(each.low + 0.006, each.high - 0.006, 0.0, each.share, style, said)
         if not each.identifiable:
             plot.note(middle, each.share + 0.03, "?", "warning")
-    return plot.svg()
-
-
-def possible(band: Coverage, observed: float) -> tuple[float, float]:
-    """Return the least and most share of yes among all forecasts of a band, given that among those with an outcome.
-
-    References
-    ----------
-    Manski 1989, *Anatomy of the selection problem*, Journal of Human Resources 24, 343-360: the bounds without
-    assumptions.
-    """
-    seen = observed * band.share
-    return seen, seen + 1.0 - band.share
-
-
-def _possible(overall: Scored) -> Markup:
-    left, top, right, bottom = MARGINS
-    x = Linear(0.0, 1.0, left, _WIDTH - right)
-    plot = Plot(_WIDTH, _HEIGHT, x, Linear(0.0, 1.0, _HEIGHT - bottom, top), "Share of yes by band, seen and possible")
-    plot.axes("raw score", "share of yes")
-    plot.segment((0.0, 0.0), (1.0, 1.0), "perfect")
-    known = {round(each.low * 10): each for each in overall.reliability["raw"]}
-    for band in overall.coverage:
-        if not band.issued:
-            continue
-        seen = known.get(round(band.low * 10))
-        low, high = possible(band, seen.observed) if seen else (0.0, 1.0)
-        middle = seen.forecast if seen else (band.low + band.high) / 2
-        words = f"{band.low:.1f} to {band.high:.1f}: between {low:.3f} and {high:.3f}"
-        plot.bar(middle - 0.018, middle + 0.018, low, high, "possible", words)
-        if seen:
-            plot.dot(
-                middle, seen.observed, "raw", f"{band.low:.1f} to {band.high:.1f}: {seen.observed:.3f} of those known"
-            )
     return plot.svg()
 
 

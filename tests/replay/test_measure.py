@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay import bootstrap
-from replay.measure import coverage, delays, reliability, scorecard
+from replay.measure import coverage, delays, scorecard
 from state.scoring.cells import BINS
 from state.scoring.certificate import certificate
 from state.scoring.scores import Kind, Scores
@@ -37,14 +37,6 @@ def test_scorecard_is_that_of_the_live_scores(events: list[tuple[float, float, f
         assert found == pytest.approx(live, abs=1e-7)  # live sums are of numbers rounded to billionths
         assert (card.two_bin, card.two_bin_noise, card.two_bin_error) == pytest.approx(two_bin(scores, kind), abs=1e-6)
         assert card.ece_noise == pytest.approx(scores.noise(kind), abs=1e-4)  # and this is a root of them
-        bins = {round(each.low * BINS): each for each in reliability(p, columns[2])}
-        assert {i for i, each in enumerate(scores.bins(kind)) if each.n} == set(bins)
-        for i, each in bins.items():
-            whole = scores.bins(kind)[i]
-            assert (each.n, each.forecast, each.observed) == pytest.approx(
-                (whole.n, whole.p / whole.n, whole.y / whole.n), abs=1e-7
-            )
-            assert 0 <= each.observed_low <= each.observed <= each.observed_high <= 1
 
 
 def test_empty_history_scores_nan_and_fails_nowhere() -> None:

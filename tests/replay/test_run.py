@@ -88,7 +88,6 @@ def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: P
         [window.n for window in overall.windows],
         overall.delays.counts,
         [band.resolved for band in overall.coverage],
-        [each.n for each in overall.reliability["calibrated"]],
         [each.raw.n for each in contender.streams.values()],
     ):
         assert sum(counts) == n

@@ -60,7 +60,7 @@ def test_every_figure_and_table_is_seen_and_text_stands_out(
         "[...document.querySelectorAll('svg.plot')].map(each => each.getBoundingClientRect())"
         ".map(({width, height}) => [width, height])"
     )
-    assert len(sizes) == 2 + 2 + 2 + 1 + 1 + 2
+    assert len(sizes) == 2 + 2 + 2 + 1 + 1 + 1
     assert all(wide > 200 and high > 100 for wide, high in sizes)
     assert all(wide <= width for wide, _ in sizes)
     assert browser.evaluate("document.documentElement.scrollWidth") == width, "it must not scroll sideways"
