@@ -3,7 +3,6 @@
 import math
 import random
 from bisect import bisect_right
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.scoring import ranking
-from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
+from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
 from state.scoring.ranking import Ranking
 from state.scoring.scores import Scores
 
@@ -124,13 +123,6 @@ def test_rankings_of_parts_add_up(events: list[tuple[float, float]], cut: int) -
 @given(UNIT)
 def test_fine_cells_divide_the_coarse_ones(p: float) -> None:
     assert WITHIN[bisect_right(EDGES, p)] == bisect_right(COARSE, p)
-
-
-def test_fine_cells_are_small_where_rare_events_are() -> None:
-    odds = [math.log(edge / (1 - edge)) for edge in EDGES if 1e-4 <= edge <= 0.88]
-    assert max(b - a for a, b in pairwise(odds)) <= 1 / 16 + 1e-9
-    assert FINE <= 255
-    assert COARSE[-BINS + 1 :] == tuple(k / BINS for k in range(1, BINS))
 
 
 def test_an_outcome_between_counts_as_the_nearer_one() -> None:

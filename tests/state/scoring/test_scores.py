@@ -149,13 +149,6 @@ def test_bands_divide_the_first_bin(p: float) -> None:
         assert each.n == (left <= p < right)
 
 
-def test_bands_are_equal_steps_of_log_odds() -> None:
-    odds = [math.log(edge / (1 - edge)) for edge in (*BANDS, 0.1)]
-    assert BANDS[0] == pytest.approx(1e-4)
-    steps = [right - left for left, right in itertools.pairwise(odds)]
-    assert steps == pytest.approx([steps[0]] * 9)
-
-
 def test_relative_error_sees_what_ece_does_not() -> None:
     # 1 in 1,000 happens; the forecast says 3 in 1,000.
     scores = scored([(0.003, 0.001, float(t % 1000 == 0)) for t in range(10_000)])
