@@ -1,10 +1,8 @@
 """The engine: every case of the ledger, one at a time."""
 
-from functools import partial
-
 import pytest
 
-from state import kinds, ledger, tickets
+from state import kinds, ledger
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
@@ -15,7 +13,7 @@ from state.frames import CorruptFrame
 from state.policies import Policies
 from state.policy import Policy
 from tests.holding import shown
-from tests.state.histories import Table, Worker, fates
+from tests.state.histories import Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -270,37 +268,6 @@ def test_forecast_of_a_closed_stream_is_an_error_of_the_caller() -> None:
 
 
 # The working copy.
-
-
-def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run() -> tuple[Table, list[Output]]:
-        one, outputs = worker(), list[Output]()
-        for t in range(30):
-            pair = forecast(t, f"e{t}", stream=f"s{t % 3}"), outcome(t, f"e{t - 2}")
-            outputs += one.fold(*pair).outputs
-        return one.table, outputs
-
-    kept = run()
-    monkeypatch.setattr(tickets, "MEMORY", 1)
-    assert run() == kept
-
-
-def test_streams_beyond_the_memory_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = {200_000: 0, 20_000: 0}
-    for memory in read:
-        one = worker()
-        one.partition = Partition(OPEN, one.table.get, memory=partial(int, memory))
-        for t in range(20):
-            one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
-
-        def get(key: bytes, memory: int = memory, table: Table = one.table) -> bytes | None:
-            read[memory] += 1
-            found: bytes | None = table.get(key)
-            return found
-
-        monkeypatch.setattr(one.partition.services, "_get", get)
-        one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
-    assert read[200_000] == 0 < read[20_000]
 
 
 @pytest.mark.parametrize(
