@@ -88,22 +88,6 @@ def test_number_of_features_must_be_allowed(features: int | tuple[str, ...]) -> 
         Policy(features=features)
 
 
-def test_first_pattern_that_matches_counts() -> None:
-    first, second, rest = Policy("identity"), Policy("platt"), Policy("minimax")
-    policies = Policies([("fraud-*", first), ("fraud-cards", second), ("b?", second)], rest)
-    assert policies.of("fraud-cards") is first
-    assert policies.of("b1") is second
-    assert policies.of("Fraud-cards") is rest, "patterns are case-sensitive on every platform"
-    assert policies.of("b12") is rest
-
-
-def test_closed_set_has_no_policy_for_an_unknown_stream() -> None:
-    policies = Policies([("fraud-*", Policy())])
-    assert policies.of("fraud-1") is not None
-    assert policies.of("risk") is None
-    assert policies.of("risk") is None
-
-
 def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
     policies = Policies([("a*", Policy("identity"))], Policy("platt"))
     for n in range(100_001):
