@@ -228,14 +228,6 @@ def test_raw_and_served_bands_are_counted_apart() -> None:
     assert [fed.counts(policy).of(kind, ISSUED) for kind in (0, 1)] == [[1, 0, 0], [0, 0, 1]]
 
 
-def test_streams_without_bands_and_points_have_no_row_of_them() -> None:
-    fed = Fed(Policy("identity"))
-    assert (fed.forecast("e", 0.5).band, fed.forecast("f", 0.5).points) == ("", None)
-    fed.outcome("e", 1.0)
-    assert not fed.worker.table.of(kinds.BAND_COUNTS.letter)
-    assert not fed.worker.table.of(kinds.THRESHOLDS.letter)
-
-
 def test_bands_and_points_change_nothing_of_what_is_learnt() -> None:
     plain, banded = Policy(), Policy(bands=SHARES, points=CARD, cost_miss=2.0, cost_alert=1.0)
     assert plain.config == banded.config

@@ -159,18 +159,6 @@ def test_a_label_teaches_by_its_chance_first_and_then_by_its_entity() -> None:
     assert {row.chance for row in rows} == {0.5}
 
 
-def test_the_size_of_a_batch_does_not_show() -> None:
-    events, _ = payments(4, 600)
-    tables = []
-    for size in (1, 7, 2000):
-        worker = Worker(PLAN, Table())
-        for at in range(0, len(events), size):
-            worker.fold(*events[at : at + size])
-        tables.append(worker.table)
-    assert tables[0] == tables[1] == tables[2]
-    assert kinds.CHANCES.key("cards") in tables[0]
-
-
 @pytest.mark.parametrize(
     ("calibrator", "raw"), [("multiclass", Probs((0.2, 0.3, 0.5))), ("quantile", Normal(0.0, 1.0))]
 )

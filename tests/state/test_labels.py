@@ -60,15 +60,6 @@ def test_outcome_that_comes_before_maturity_is_kept_and_learnt_at_maturity() -> 
     assert one.table.fence.waiting == 0
 
 
-def test_forecast_is_answered_after_everything_that_matured_before_it() -> None:
-    one = worker(COUNTS)
-    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1010))
-    effects = one.fold(forecast(1, "b", 1040))
-    answer = effects.outputs[-1]
-    assert isinstance(answer, Calibrated)
-    assert answer.version == 1
-
-
 def test_without_silence_a_forecast_goes_on_waiting_and_learns_when_its_outcome_comes() -> None:
     one = worker(COUNTS)
     one.fold(forecast(0, "a", 1000))

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,9 +14,9 @@ from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import segments, vectors
+from streams.metrics import vectors
 from streams.metrics.description import describe
-from streams.metrics.rows import StateRows, segmented
+from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import read
 from tests.agents.status.rows import readings
 from tests.state.histories import Worker, judged_at_once
@@ -137,20 +136,6 @@ def test_a_stream_without_outcomes_is_described() -> None:
     (said,) = tables.segments(described["segments"])
     assert not said.rows
     assert "No segment is judged yet" in str(said.words[0])
-
-
-def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:
-    rows, policy = found("numbers", 300)
-    assert replace(policy, shadow=()).layout == policy.layout
-    both = segments.added(segmented(rows, "numbers", policy).values())
-    for segment, scores in both.items():
-        parts = [
-            held[slot].n
-            for dictionary, held in segmented(rows, "numbers", policy).values()
-            for slot in held
-            if dictionary.segment(slot) == segment
-        ]
-        assert scores.n == sum(parts)
 
 
 def test_the_last_windows_are_those_of_all_partitions_together() -> None:

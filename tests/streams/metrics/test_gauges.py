@@ -495,21 +495,6 @@ def test_no_counter_ever_falls() -> None:
         last = now
 
 
-def test_the_guarantee_of_several_partitions_is_weighed_by_what_each_has_learnt() -> None:
-    gauges = made()
-    live = Live(gauges, "minimax")
-    live.fold(0, pairs(40))
-    alone = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    live.fold(1, pairs(10, start=7))
-    both = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    gauges.revoked(0)
-    other = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    for a, b, mixed in zip(alone, other, both, strict=True):
-        assert a is not None
-        assert b is not None
-        assert mixed == pytest.approx((40 * a + 10 * b) / 50)
-
-
 def test_sums_of_two_workers_make_the_error_of_both() -> None:
     """The sums of two workers, added and then divided, are what one worker that held both partitions would show."""
     one, two, both = made(), made(), made()
