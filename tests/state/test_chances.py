@@ -176,17 +176,6 @@ def test_labels_of_classes_and_numbers_teach_by_their_chance(calibrator: str, ra
     assert not worker.table.of(kinds.WEIGHTED.letter)
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan")])
-def test_a_chance_outside_0_to_1_is_no_configuration(rate: float) -> None:
-    with pytest.raises(ValueError, match="label_rate must be a chance above 0 and at most 1"):
-        Policy(label_rate=rate)
-
-
-def test_silence_and_a_chance_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="label_rate and silence exclude each other"):
-        Policy(label_rate=0.1, silence=0.0, matures_ms=10)
-
-
 def test_an_event_counts_by_weight_if_it_was_answered_while_there_were_weights() -> None:
     """Weights are set, then left out, on a running stream; labels of all times are revised at the end."""
     table, plain, weighed = Table(), Policy(ttl_ms=10**6), Policy(ttl_ms=10**6, weight="amount")

@@ -261,21 +261,6 @@ def test_silence_of_classes_and_numbers() -> None:
     assert numbers.waits
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"matures_ms": 100}, "ttl .* must be longer than matures"),
-        ({"matures_ms": 0, "silence": None, "learn": "maturity"}, "needs matures"),
-        ({"matures_ms": 0}, "silence needs matures"),
-        ({"learn": "never"}, "learn must be one of maturity, arrival"),
-        ({"revisable_ms": 99}, "revisable .* must not be shorter than ttl"),
-    ],
-)
-def test_settings_of_labels_that_contradict_each_other_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SILENT, **changes)  # type: ignore[arg-type]
-
-
 # Freezing.
 
 

@@ -76,12 +76,6 @@ def test_built_calibrator_draws_by_stream_and_seed() -> None:
     assert draws("a", 1) != draws("a", 2)
 
 
-@pytest.mark.parametrize(("ttl_ms", "said"), [(0, "0d"), (-1, "-1ms")])
-def test_time_to_live_must_be_positive(ttl_ms: int, said: str) -> None:
-    with pytest.raises(ValueError, match=f"ttl must be positive, got {said}"):
-        Policy(ttl_ms=ttl_ms)
-
-
 @pytest.mark.parametrize("features", [-1, MAX_FEATURES + 1, tuple(map(str, range(MAX_FEATURES + 1)))])
 def test_number_of_features_must_be_allowed(features: int | tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=f"features must be between 0 and {MAX_FEATURES}"):
