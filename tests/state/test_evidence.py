@@ -16,7 +16,7 @@ from state.forecasts import Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from tests.state.histories import Worker
-from tests.state.test_bands import Fed
+from tests.state.test_bands import CARD, SHARES, Fed
 
 CHANCES = st.floats(0.0, 1.0) | st.sampled_from([0.0, 5e-324, 0.02, 0.3, 1.0])
 OUTCOMES = st.lists(st.tuples(CHANCES, CHANCES, st.sampled_from([0.0, 1.0])), max_size=30)
@@ -131,13 +131,15 @@ def test_while_nothing_that_was_learnt_is_served_all_is_open() -> None:
     assert answer.why.startswith("most forecasts get no label")
 
 
-def test_intervals_change_nothing_of_what_is_learnt_and_without_them_there_is_no_row() -> None:
-    rows, plain = [], Policy(segments=("country",))
-    for policy in (plain, replace(plain, interval=0.9, reasons=True)):
+def test_bands_points_and_intervals_change_nothing_of_what_is_learnt() -> None:
+    plain, rows = Policy(segments=("country",)), []
+    banded = replace(plain, bands=SHARES, points=CARD, cost_miss=2.0, cost_alert=1.0)
+    for policy in (plain, banded, replace(plain, interval=0.9, reasons=True)):
+        assert policy.config == plain.config
         made, _ = fed(policy, 300)
         rows.append({key: row for key, row in made.worker.table.items() if key[:1] in b"CsF"})
         assert bool(made.worker.table.of(kinds.EVIDENCE.letter)) == bool(policy.interval)
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] == rows[2]
 
 
 def test_a_promoted_calibrator_goes_on_from_the_outcomes_of_the_champion_before_it() -> None:

@@ -91,15 +91,6 @@ def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
     assert policies.of("b0") is policies.default
 
 
-def test_challengers_take_over_features_seed_and_time_to_live() -> None:
-    shadow = (Challenger("calibrated_regression", {}), Challenger("minimax", {"grid": 9}))
-    policy = Policy("platt", features=("a", "b"), ttl_ms=7, seed=3, shadow=shadow)
-    assert policy.challengers == (
-        Policy("calibrated_regression", features=("a", "b"), ttl_ms=7, seed=3),
-        Policy("minimax", {"grid": 9}, features=("a", "b"), ttl_ms=7, seed=3),
-    )
-
-
 def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
     assert Policy("platt", shadow=(Challenger("twospeed", {}),)).config == Policy("platt").config
 

@@ -382,20 +382,6 @@ def test_a_turn_that_faust_does_not_take_at_once_is_an_error(
     assert "at once" in str(topology.failure)
 
 
-def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
-    async def scenario() -> None:
-        buffer(consumer, F0, 1)
-        tracked = consumer._message([take(consumer, 0)])
-        consumer.track_message(tracked)
-        assert tracked in consumer._unacked_messages
-        waiting = consumer._waiting_for_ack = asyncio.get_running_loop().create_future()
-        consumer.ack(tracked)
-        assert tracked not in consumer._unacked_messages
-        assert waiting.done()
-
-    run(scenario())
-
-
 def test_what_faust_waits_for_is_given_up_when_the_flow_stops(run: Run, consumer: BatchConsumer) -> None:
     """It stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
 

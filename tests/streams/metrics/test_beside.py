@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.status import page, tables
+from agents.status import tables
 from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs, Quantiles
@@ -18,7 +18,6 @@ from streams.metrics import vectors
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import read
-from tests.agents.status.rows import readings
 from tests.state.histories import Worker, judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -115,15 +114,6 @@ def test_inspect_prints_both(shown: tuple[str, dict[str, Any]], capsys: pytest.C
     assert "off by" in printed
     assert "Challengers" in printed
     assert ("pinball" if stream == "numbers" else "Brier") in printed
-
-
-def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any]]) -> None:
-    stream, described = shown
-    html = page.detail(readings().worker(), {"stream": stream, **described}, [])
-    assert "<h2>Segments, worst first</h2>" in html
-    assert "<h2>Challengers</h2>" in html
-    assert "FR&lt;" in html
-    assert "FR<" not in html
 
 
 def test_a_stream_without_outcomes_is_described() -> None:

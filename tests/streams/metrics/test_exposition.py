@@ -108,11 +108,6 @@ def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str
         assert sorted(made.text(held).splitlines()) == sorted(Counted().text(held).splitlines())
 
 
-def test_names_are_escaped_as_the_format_asks() -> None:
-    held = {0: holding({kinds.SCORES.key('a"\\\n'): SCORES[0]})}
-    assert 'trueup_resolved{stream="a\\"\\\\\\n"} 1.0\n' in Counted().text(held)
-
-
 def test_every_series_names_the_application() -> None:
     gauges = Gauges(10, "0", lambda: [("ready", (), 1.0), ("lag_records", ("forecasts", "0"), 2.0)], app="eu.b-1")
     gauges.assigned(0, holding({kinds.SCORES.key("s"): SCORES[0]}))

@@ -238,14 +238,6 @@ def test_what_effects_left_is_what_the_store_holds() -> None:
         assert describe(StateRows({0: stored.rows}), "s", POLICY)["segments"]["scored"] > 1
 
 
-def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
-    later = Policies([("s", Policy("identity", segments=("shop",)))])
-    held = read(stores()[0].get, later, ["s"], stores()[0].fence)
-    assert not {kinds.NAMES.letter, kinds.SEGMENT.letter} & {key[:1] for key in held.rows["s"]}
-    assert any(key[:1] == kinds.SEGMENT.letter for key in stores()[0])
-    assert kinds.NAMES.decode(stores()[0][kinds.NAMES.key("s", POLICY.layout)]).names == ("country", "channel")
-
-
 def test_scores_whose_slot_has_no_name_yet_are_left_out() -> None:
     stored = dict(read(stores()[0].get, POLICIES, ["s"], stores()[0].fence).rows["s"])
     early = Dictionary(POLICY.segments, POLICY.pairs)
