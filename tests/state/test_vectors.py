@@ -15,7 +15,7 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
 from tests.holding import shown
-from tests.state.histories import Table, Worker, fates
+from tests.state.histories import Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -111,15 +111,3 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
     scores = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", NUMBERS.config)]).total
     assert isinstance(scores, QuantileScores)
     assert scores.error("calibrated") < scores.error("raw") / 2
-
-
-def test_a_changed_configuration_scores_apart() -> None:
-    table = Table()
-    worker = Worker(POLICIES, table)
-    worker.fold(forecast(0, "old", "classes"))
-    other = Policy("multiclass", {"classes": 4})
-    changed = Worker(Policies([("classes", other)], Policy("identity")), table)
-    changed.fold(Forecast(1, b"k", "new", "classes", Probs((0.25,) * 4), (), 2000), outcome(0, "old", 2.0))
-    changed.fold(outcome(1, "new", 3.0))
-    for policy in (CLASSES, other):
-        assert kinds.VECTORS.decode(table[kinds.VECTORS.key("classes", policy.config)]).n == 1

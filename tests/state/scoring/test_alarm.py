@@ -117,18 +117,6 @@ def test_draws_of_a_calibrated_service_are_no_evidence() -> None:
     assert not sounded
 
 
-def test_an_alarm_that_was_given_stays() -> None:
-    told, rng = History(), random.Random(9)
-    for t in range(15_000):
-        chance = rng.random()
-        p = chance**2 if t < history.WINDOW else chance
-        told.observe(p, p, float(rng.random() < chance), p)
-        if t == history.WINDOW - 1:
-            given = told.log_alarm("raw")
-    assert given >= -math.log(ALPHA)
-    assert told.log_alarm("raw") >= given
-
-
 def at(rate: float, served: float, n: int, told: History, seed: int = 4) -> History:
     """Add events of a base rate for which one chance was served."""
     rng = random.Random(seed)

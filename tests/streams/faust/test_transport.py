@@ -16,7 +16,7 @@ from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import CommitFailedError, KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
-from faust.types import TP, Message
+from faust.types import Message
 
 from agents.topology import Topology
 from streams.config.settings import Settings
@@ -71,23 +71,6 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
     monkeypatch.setattr(kafka._client, "close", closed := AsyncMock())
     run(thread.on_thread_stop())
     closed.assert_awaited()
-    kafka._fetcher = None
-
-
-@pytest.mark.parametrize(("settings", "most"), [(Settings(), 400), (Settings(session_seconds=1), 166)])
-def test_a_fetch_waits_at_its_broker_for_less_than_makes_the_broker_silent(
-    run: Run, thread: LoopConsumer, most: int
-) -> None:
-    kafka = thread._ensure_consumer()
-    assert kafka._fetch_max_wait_ms == most < kafka._client._request_timeout_ms
-    kafka._fetcher = SimpleNamespace()
-
-    async def throttle(*pair: list[TP]) -> int:
-        thread.throttle(*pair)
-        return cast("int", kafka._fetcher._fetch_max_wait_ms)
-
-    assert run(throttle([F0], [])) == 100
-    assert run(throttle([], [F0])) == most
     kafka._fetcher = None
 
 
