@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.bands import log_odds, probability
-from state.events import Calibrated, Forecast
+from state.events import Calibrated
 from state.evidence import Evidence, band_of, interval, issue, learn
-from state.forecasts import Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from tests.state.histories import Worker
@@ -175,15 +174,6 @@ def test_a_label_that_came_before_the_present_intervals_may_be_revised(before: A
         made.outcome(f"e{n}", 1.0 - n, 3000)
     of = evidence(made, now).band(band_of(0.25))
     assert (of.known, of.ever, of.ones) == (0, 0, 0.0)
-
-
-def test_a_stream_of_classes_becomes_one_of_probabilities_with_intervals() -> None:
-    made, now = Fed(Policy("multiclass", {"classes": 3})), Policy("identity", interval=0.9)
-    made.worker.fold(Forecast(0, None, "old", "s", Probs((0.5, 0.3, 0.2)), (), 1000))
-    made.worker = Worker(Policies([("s", now)]), made.worker.table)
-    made.forecast("new", 0.25)
-    made.outcome("old", 2.0)
-    assert evidence(made, now).known == 0
 
 
 @pytest.mark.parametrize(
