@@ -1,7 +1,6 @@
 """Rankings from counts by cell, against the events themselves."""
 
 import math
-import random
 from bisect import bisect_right
 
 import numpy as np
@@ -131,17 +130,6 @@ def test_an_outcome_between_counts_as_the_nearer_one() -> None:
         scores.observe(p, p, y)
     found = scores.ranking("calibrated")
     assert (sum(found.zeros), sum(found.ones)) == (2, 2)
-
-
-def test_what_is_served_is_ranked_beside_the_model() -> None:
-    rng, scores = random.Random(6), Scores()
-    for _ in range(3000):
-        p = rng.random()
-        scores.observe(p, p / 10, float(rng.random() < p), 0.1 * rng.random())
-    raw, served, drawn = (scores.ranking(kind).auc() for kind in ("raw", "calibrated", "draw"))
-    assert served.value == pytest.approx(raw.value, abs=0.005)
-    assert raw.value > 0.8
-    assert abs(drawn.value - 0.5) < 4 * drawn.error
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])
