@@ -228,27 +228,6 @@ def test_raw_and_served_bands_are_counted_apart() -> None:
     assert [fed.counts(policy).of(kind, ISSUED) for kind in (0, 1)] == [[1, 0, 0], [0, 0, 1]]
 
 
-def test_streams_without_bands_and_points_have_no_row_of_them() -> None:
-    fed = Fed(Policy("identity"))
-    assert (fed.forecast("e", 0.5).band, fed.forecast("f", 0.5).points) == ("", None)
-    fed.outcome("e", 1.0)
-    assert not fed.worker.table.of(kinds.BAND_COUNTS.letter)
-    assert not fed.worker.table.of(kinds.THRESHOLDS.letter)
-
-
-def test_bands_and_points_change_nothing_of_what_is_learnt() -> None:
-    plain, banded = Policy(), Policy(bands=SHARES, points=CARD, cost_miss=2.0, cost_alert=1.0)
-    assert plain.config == banded.config
-    rows = []
-    for policy in (plain, banded):
-        fed, rng = Fed(policy), Random(2)
-        for n in range(300):
-            fed.forecast(f"e{n}", rng.random(), 1000 + n)
-            fed.outcome(f"e{n}", float(rng.random() < 0.2), 1000 + n)
-        rows.append({key: row for key, row in fed.worker.table.items() if key[:1] in b"CsF"})
-    assert rows[0] == rows[1]
-
-
 def test_a_share_of_the_answers_of_a_default_calibrator_is_kept() -> None:
     fed, rng, bands = Fed(Policy(bands=SHARES)), Random(8), list[str]()
     for n in range(2000):

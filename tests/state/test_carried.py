@@ -31,15 +31,6 @@ def refused(outputs: list[Output]) -> list[tuple[int, str, Forecast | None]]:
     return [(each.offset, each.reason, each.forecast) for each in outputs if isinstance(each, Rejected)]
 
 
-def test_each_answer_carries_what_its_own_record_did() -> None:
-    worker = Worker(policies())
-    assert carried(worker.fold(forecast(0), forecast(1, "f"), forecast(2)).outputs) == [
-        ("e", b'{"n":0}'),
-        ("f", b'{"n":1}'),
-        ("e", b'{"n":2}'),
-    ]
-
-
 def test_what_is_carried_changes_no_row() -> None:
     one, other = Worker(policies()), Worker(policies("raw"))
     effects = one.fold(forecast(0), forecast(1, "f", "t"))

@@ -159,18 +159,6 @@ def test_a_label_teaches_by_its_chance_first_and_then_by_its_entity() -> None:
     assert {row.chance for row in rows} == {0.5}
 
 
-def test_the_size_of_a_batch_does_not_show() -> None:
-    events, _ = payments(4, 600)
-    tables = []
-    for size in (1, 7, 2000):
-        worker = Worker(PLAN, Table())
-        for at in range(0, len(events), size):
-            worker.fold(*events[at : at + size])
-        tables.append(worker.table)
-    assert tables[0] == tables[1] == tables[2]
-    assert kinds.CHANCES.key("cards") in tables[0]
-
-
 @pytest.mark.parametrize(
     ("calibrator", "raw"), [("multiclass", Probs((0.2, 0.3, 0.5))), ("quantile", Normal(0.0, 1.0))]
 )
@@ -186,17 +174,6 @@ def test_labels_of_classes_and_numbers_teach_by_their_chance(calibrator: str, ra
     row = worker.table[kinds.CALIBRATOR.key("s", plan.default.config)]
     assert labels // 4 <= kinds.CALIBRATOR.decode(row, "s").calibrator.learnt < labels // 2
     assert not worker.table.of(kinds.WEIGHTED.letter)
-
-
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan")])
-def test_a_chance_outside_0_to_1_is_no_configuration(rate: float) -> None:
-    with pytest.raises(ValueError, match="label_rate must be a chance above 0 and at most 1"):
-        Policy(label_rate=rate)
-
-
-def test_silence_and_a_chance_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="label_rate and silence exclude each other"):
-        Policy(label_rate=0.1, silence=0.0, matures_ms=10)
 
 
 def test_an_event_counts_by_weight_if_it_was_answered_while_there_were_weights() -> None:

@@ -1,10 +1,8 @@
 """The engine: every case of the ledger, one at a time."""
 
-from functools import partial
-
 import pytest
 
-from state import kinds, ledger, tickets
+from state import kinds, ledger
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
@@ -272,53 +270,13 @@ def test_forecast_of_a_closed_stream_is_an_error_of_the_caller() -> None:
 # The working copy.
 
 
-def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run() -> tuple[Table, list[Output]]:
-        one, outputs = worker(), list[Output]()
-        for t in range(30):
-            pair = forecast(t, f"e{t}", stream=f"s{t % 3}"), outcome(t, f"e{t - 2}")
-            outputs += one.fold(*pair).outputs
-        return one.table, outputs
-
-    kept = run()
-    monkeypatch.setattr(tickets, "MEMORY", 1)
-    assert run() == kept
-
-
-def test_streams_beyond_the_memory_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = {200_000: 0, 20_000: 0}
-    for memory in read:
-        one = worker()
-        one.partition = Partition(OPEN, one.table.get, memory=partial(int, memory))
-        for t in range(20):
-            one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
-
-        def get(key: bytes, memory: int = memory, table: Table = one.table) -> bytes | None:
-            read[memory] += 1
-            found: bytes | None = table.get(key)
-            return found
-
-        monkeypatch.setattr(one.partition.services, "_get", get)
-        one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
-    assert read[200_000] == 0 < read[20_000]
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        kinds.FENCE.key(),
-        kinds.LEDGER.key("e"),
-        kinds.QUEUE.key(EXPIRY, 100, 0),
-        kinds.COUNTS.key("s"),
-        kinds.CALIBRATOR.key("s", IDENTITY.config),
-    ],
-)
-def test_damaged_row_stops_the_fold(key: bytes) -> None:
+def test_a_damaged_row_of_any_kind_stops_the_fold() -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))
-    one.table[key] = one.table[key][:-1]
-    with pytest.raises(CorruptFrame):
-        Worker(OPEN, one.table).fold(forecast(1, ts=1100), outcome(1, ts=1100))
+    for key, row in one.table.items():
+        damaged = Table({**one.table, key: row[:-1]})
+        with pytest.raises(CorruptFrame):
+            Worker(OPEN, damaged).fold(forecast(1, ts=1100), outcome(1, ts=1100))
 
 
 def test_missing_calibrator_of_a_ticket_is_named() -> None:

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.bands import log_odds, probability
-from state.events import Calibrated, Forecast
+from state.events import Calibrated
 from state.evidence import Evidence, band_of, interval, issue, learn
-from state.forecasts import Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from tests.state.histories import Worker
-from tests.state.test_bands import Fed
+from tests.state.test_bands import CARD, SHARES, Fed
 
 CHANCES = st.floats(0.0, 1.0) | st.sampled_from([0.0, 5e-324, 0.02, 0.3, 1.0])
 OUTCOMES = st.lists(st.tuples(CHANCES, CHANCES, st.sampled_from([0.0, 1.0])), max_size=30)
@@ -131,13 +130,15 @@ def test_while_nothing_that_was_learnt_is_served_all_is_open() -> None:
     assert answer.why.startswith("most forecasts get no label")
 
 
-def test_intervals_change_nothing_of_what_is_learnt_and_without_them_there_is_no_row() -> None:
-    rows, plain = [], Policy(segments=("country",))
-    for policy in (plain, replace(plain, interval=0.9, reasons=True)):
+def test_bands_points_and_intervals_change_nothing_of_what_is_learnt() -> None:
+    plain, rows = Policy(segments=("country",)), []
+    banded = replace(plain, bands=SHARES, points=CARD, cost_miss=2.0, cost_alert=1.0)
+    for policy in (plain, banded, replace(plain, interval=0.9, reasons=True)):
+        assert policy.config == plain.config
         made, _ = fed(policy, 300)
         rows.append({key: row for key, row in made.worker.table.items() if key[:1] in b"CsF"})
         assert bool(made.worker.table.of(kinds.EVIDENCE.letter)) == bool(policy.interval)
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] == rows[2]
 
 
 def test_a_promoted_calibrator_goes_on_from_the_outcomes_of_the_champion_before_it() -> None:
@@ -173,15 +174,6 @@ def test_a_label_that_came_before_the_present_intervals_may_be_revised(before: A
         made.outcome(f"e{n}", 1.0 - n, 3000)
     of = evidence(made, now).band(band_of(0.25))
     assert (of.known, of.ever, of.ones) == (0, 0, 0.0)
-
-
-def test_a_stream_of_classes_becomes_one_of_probabilities_with_intervals() -> None:
-    made, now = Fed(Policy("multiclass", {"classes": 3})), Policy("identity", interval=0.9)
-    made.worker.fold(Forecast(0, None, "old", "s", Probs((0.5, 0.3, 0.2)), (), 1000))
-    made.worker = Worker(Policies([("s", now)]), made.worker.table)
-    made.forecast("new", 0.25)
-    made.outcome("old", 2.0)
-    assert evidence(made, now).known == 0
 
 
 @pytest.mark.parametrize(

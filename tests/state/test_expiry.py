@@ -75,16 +75,6 @@ def test_entries_leave_in_order_and_in_time(moves: list[tuple[int, int, int, int
         queues.check()
 
 
-def test_entry_is_due_when_its_time_to_live_has_passed_and_not_before() -> None:
-    queues = Queues()
-    queues.fence.stream_time = 100
-    queues.push(10)
-    queues.fence.stream_time = 109
-    assert list(queues.expiry.due()) == []
-    queues.fence.stream_time = 110
-    assert list(queues.expiry.due()) == [queues.fence.queues[EXPIRY, 10]]
-
-
 def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> None:
     queues = Queues()
     for _ in range(CHUNK + 1):

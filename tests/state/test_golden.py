@@ -67,14 +67,6 @@ def test_a_payload_that_was_cut_before_it_was_sealed_is_refused_or_is_all_of_ano
     assert held <= 12, "of entries, or at the end of a ticket or a name"
 
 
-def test_generator_does_not_write_over_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = ROWS[0]
-    monkeypatch.setattr(golden, "golden", lambda: [row._replace(frame=b"other")])
-    with pytest.raises(SystemExit, match="raise the version of this kind of row"):
-        golden.write()
-    assert row.path.read_bytes() == row.frame
-
-
 def test_the_page_shows_the_bytes_the_code_makes() -> None:
     dump = golden.hexdump(kinds.LEDGER.encode(golden.issued()))
     assert f"```text\n{dump}\n```" in PAGE, f"put this hexdump into docs/reference/state.md:\n{dump}"

@@ -60,15 +60,6 @@ def test_outcome_that_comes_before_maturity_is_kept_and_learnt_at_maturity() -> 
     assert one.table.fence.waiting == 0
 
 
-def test_forecast_is_answered_after_everything_that_matured_before_it() -> None:
-    one = worker(COUNTS)
-    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1010))
-    effects = one.fold(forecast(1, "b", 1040))
-    answer = effects.outputs[-1]
-    assert isinstance(answer, Calibrated)
-    assert answer.version == 1
-
-
 def test_without_silence_a_forecast_goes_on_waiting_and_learns_when_its_outcome_comes() -> None:
     one = worker(COUNTS)
     one.fold(forecast(0, "a", 1000))
@@ -268,21 +259,6 @@ def test_silence_of_classes_and_numbers() -> None:
         replace(SILENT, silence=0.5)
     numbers = Policy("quantile", ttl_ms=100, matures_ms=40, silence=0.0)
     assert numbers.waits
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"matures_ms": 100}, "ttl .* must be longer than matures"),
-        ({"matures_ms": 0, "silence": None, "learn": "maturity"}, "needs matures"),
-        ({"matures_ms": 0}, "silence needs matures"),
-        ({"learn": "never"}, "learn must be one of maturity, arrival"),
-        ({"revisable_ms": 99}, "revisable .* must not be shorter than ttl"),
-    ],
-)
-def test_settings_of_labels_that_contradict_each_other_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SILENT, **changes)  # type: ignore[arg-type]
 
 
 # Freezing.

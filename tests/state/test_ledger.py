@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
-from state.engine import Partition
 from state.forecasts import PROBABILITY
-from state.ledger import EARLY, ERASED, IMMATURE, ISSUED, LIFE, NONE, RESOLVED, WAITING, Row, Shadow, names
+from state.ledger import EARLY, IMMATURE, ISSUED, RESOLVED, WAITING, Row, Shadow, names
 from tests.state.histories import STEADY
 
 COUNT = st.integers(0, 2**63 - 1)
@@ -62,19 +61,8 @@ def test_decoded_row_is_the_encoded_one(parts: dict[str, object], segments: tupl
     assert kinds.LEDGER.encode(read) == frame
 
 
-def test_who_served_is_read_from_the_row() -> None:
-    read = kinds.LEDGER.decode(kinds.LEDGER.encode(ISSUED_ROW))
-    assert (read.config, read.calibrator, read.stream) == ("0011aaff", "minimax", "flüge")
-
-
 def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert math.isnan(kinds.LEDGER.decode(kinds.LEDGER.encode(ISSUED_ROW)).y)
     parked = kinds.LEDGER.decode(kinds.LEDGER.encode(Row(EARLY, 5, y=1.0, resolved_ts=900, as_of=900)))
     assert all(math.isnan(each) for each in (parked.raw, parked.p, parked.draw))
     assert (parked.config, parked.calibrator, parked.stream) == ("00000000", "", "")
-
-
-def test_statuses_are_part_of_the_format_and_each_has_a_life() -> None:
-    assert (NONE, EARLY, ISSUED, RESOLVED, IMMATURE, WAITING, ERASED) == (0, 1, 2, 3, 4, 5, 6)
-    assert sorted(LIFE) == list(range(7))
-    assert all(hasattr(Partition, f"_{name}") for row in LIFE.values() for name in row)

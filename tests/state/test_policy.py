@@ -76,32 +76,10 @@ def test_built_calibrator_draws_by_stream_and_seed() -> None:
     assert draws("a", 1) != draws("a", 2)
 
 
-@pytest.mark.parametrize(("ttl_ms", "said"), [(0, "0d"), (-1, "-1ms")])
-def test_time_to_live_must_be_positive(ttl_ms: int, said: str) -> None:
-    with pytest.raises(ValueError, match=f"ttl must be positive, got {said}"):
-        Policy(ttl_ms=ttl_ms)
-
-
 @pytest.mark.parametrize("features", [-1, MAX_FEATURES + 1, tuple(map(str, range(MAX_FEATURES + 1)))])
 def test_number_of_features_must_be_allowed(features: int | tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=f"features must be between 0 and {MAX_FEATURES}"):
         Policy(features=features)
-
-
-def test_first_pattern_that_matches_counts() -> None:
-    first, second, rest = Policy("identity"), Policy("platt"), Policy("minimax")
-    policies = Policies([("fraud-*", first), ("fraud-cards", second), ("b?", second)], rest)
-    assert policies.of("fraud-cards") is first
-    assert policies.of("b1") is second
-    assert policies.of("Fraud-cards") is rest, "patterns are case-sensitive on every platform"
-    assert policies.of("b12") is rest
-
-
-def test_closed_set_has_no_policy_for_an_unknown_stream() -> None:
-    policies = Policies([("fraud-*", Policy())])
-    assert policies.of("fraud-1") is not None
-    assert policies.of("risk") is None
-    assert policies.of("risk") is None
 
 
 def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
@@ -111,15 +89,6 @@ def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
     assert len(policies._found) <= 100_000
     assert policies.of("a") is policies.patterns[0][1]
     assert policies.of("b0") is policies.default
-
-
-def test_challengers_take_over_features_seed_and_time_to_live() -> None:
-    shadow = (Challenger("calibrated_regression", {}), Challenger("minimax", {"grid": 9}))
-    policy = Policy("platt", features=("a", "b"), ttl_ms=7, seed=3, shadow=shadow)
-    assert policy.challengers == (
-        Policy("calibrated_regression", features=("a", "b"), ttl_ms=7, seed=3),
-        Policy("minimax", {"grid": 9}, features=("a", "b"), ttl_ms=7, seed=3),
-    )
 
 
 def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:

@@ -33,7 +33,6 @@ from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from state.segments import Dictionary
 from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -580,20 +579,6 @@ def test_values_without_a_free_slot_share_one() -> None:
     for i in range(400):
         group.outcome(f"{i}", "s", float(1 - i % 2), 5000 + i)
         group.forecast(f"again-{i}", "s", 0.4, 6000 + i, segments=(f"shop-0-{i % 50}", "monday"))
-
-
-def test_joined_slots_mean_what_they_meant() -> None:
-    one = Dictionary(("country", "channel"), (("channel", "country"),))
-    two = Dictionary(("country", "channel"), (("channel", "country"),))
-    for values in (("DE", "web"), ("FR", "")):
-        one.groups(values)
-    for values in (("IT", "app"), ("FR", "web"), ("", "")):
-        two.groups(values)
-    meant = {slot: two.segment(slot) for slot in two.slots}
-    slots = one.join(two)
-    assert {slot: one.segment(slots[slot]) for slot in meant} == meant
-    assert one.join(one) == {slot: slot for slot in one.slots}
-    assert Dictionary.decode(one.encode()).encode() == one.encode()
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------

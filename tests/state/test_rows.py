@@ -18,14 +18,6 @@ def served(spec: str, lessons: list[tuple[float, float]]) -> Served:
     return made
 
 
-def test_row_rebuilds_the_calibrator_it_was_made_by() -> None:
-    recipe = Policy("minimax", {"grid": 7, "spacing": "uniform"}, seed=9).recipe
-    one = Served.fresh(recipe, "stream")
-    other = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
-    assert other.recipe == recipe
-    assert other.calibrator.predict(0.2).p == one.calibrator.predict(0.2).p == 1 / 7
-
-
 @pytest.mark.parametrize(("late", "learnt", "outstanding"), [(0, 0, 0), (0, 5, 0), (1, 5, 1), (5, 5, 1), (6, 5, 2)])
 def test_outstanding_is_the_mean_rounded_up(late: int, learnt: int, outstanding: int) -> None:
     one = served("identity", [(0.5, 0.0)] * learnt)

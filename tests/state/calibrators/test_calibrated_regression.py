@@ -159,23 +159,6 @@ def test_each_named_segment_is_unbiased() -> None:
         assert abs(segments[name].bias) <= segments[name].bound < missed * length
 
 
-def test_order_of_outcomes_changes_only_the_rounding() -> None:
-    forward, backward = (CalibratedRegression(features=2) for _ in range(2))
-    rng = random.Random(9)
-    tickets = []
-    for t in range(300):
-        x = features(t, 2, rng)
-        tickets.append((forward.predict(rng.random(), x).ticket, float(rng.random() < 0.4)))
-        if t % 3 == 0:
-            for calibrator in (forward, backward):
-                calibrator.update(*tickets[-1])
-    for ticket, y in tickets:
-        forward.update(ticket, y)
-    for ticket, y in reversed(tickets):
-        backward.update(ticket, y)
-    assert forward._sums._pair == pytest.approx(backward._sums._pair, abs=1e-9)
-
-
 def test_missing_features_count_as_zeros() -> None:
     calibrator = CalibratedRegression(features=2)
     calibrator.update(calibrator.predict(0.5, (1.0, -1.0)).ticket, 1.0)

@@ -59,14 +59,6 @@ def test_error_stays_under_the_bound_against_an_opponent() -> None:
     assert error < bound < 0.5
 
 
-def test_classes_draw_independently() -> None:
-    calibrator = make("multiclass", classes=3, each="minimax", name="s")
-    draws = [[part._draw(b"%d" % t) >> 52 for t in range(2000)] for part in calibrator._parts]
-    for k in range(3):
-        agree = sum(a == b for a, b in zip(draws[k], draws[k - 1], strict=True))
-        assert abs(agree - 1000) < 135  # six standard deviations
-
-
 def test_each_class_is_its_calibrator_alone() -> None:
     calibrator = make("multiclass", classes=2, each="minimax", grid=7, name="s", seed=3)
     alone = [make("minimax", grid=7, name=f"s\0class {k}", seed=3) for k in range(2)]

@@ -82,15 +82,3 @@ def test_halflife_follows_a_change_after_many_outcomes() -> None:
         for calibrator in (forgetting, never):
             calibrator.update(calibrator.predict(0.3).ticket, y)
     assert abs(forgetting.predict(0.3).p - 0.6) < abs(never.predict(0.3).p - 0.6) / 2
-
-
-@pytest.mark.parametrize("delay", [500, 2000])
-def test_delayed_learning_is_that_of_the_undelayed_stream_in_order_of_arrival(delay: int) -> None:
-    delayed, undelayed, waiting = Platt(), Platt(), deque[tuple[bytes, float]]()
-    for raw, y in overconfident(6000):
-        waiting.append((delayed.predict(raw).ticket, y))
-        if len(waiting) > delay:
-            delayed.update(*waiting.popleft())
-    for raw, y in list(overconfident(6000))[: 6000 - delay]:
-        undelayed.update(undelayed.predict(raw).ticket, y)
-    assert delayed.encode() == undelayed.encode()

@@ -111,29 +111,6 @@ def test_bound_of_the_anchor_is_the_published_one() -> None:
     assert (calibrator.bound() or 1.0) <= (1 + 2 * 0.05) / (0.05 * 1000)
 
 
-def test_levels_never_cross_where_the_papers_do_and_sorting_ruins_coverage() -> None:
-    levels = tuple(k / 12 for k in range(1, 12))
-    n, eta, rng = 3000, 0.3, random.Random(3)
-    crossed, free, sorted_counts = 0, [0] * 11, [0] * 11
-    chained = Quantile(levels=levels, link="identity", rate=eta)
-    for t in range(n):
-        s = [p + eta * (p * t - k) for p, k in zip(levels, free, strict=True)]
-        crossed += any(a > b for a, b in pairwise(s))
-        u = rng.random()
-        free = [k + (u <= v) for k, v in zip(free, s, strict=True)]
-        # Sorted, a level is blamed for what another one played, and drifts away.
-        ranked = sorted(p + eta * (p * t - k) for p, k in zip(levels, sorted_counts, strict=True))
-        sorted_counts = [k + (u <= v) for k, v in zip(sorted_counts, ranked, strict=True)]
-        answer = chained.predict(Normal(0, 1), key=b"%d" % t)
-        assert all(a <= b for a, b in pairwise(chained._play))
-        assert all(a <= b for a, b in pairwise(answer.p.values))
-        chained.update(answer.ticket, Normal(0, 1).ppf(u))
-    sorted_error = max(abs(k / n - p) for k, p in zip(sorted_counts, levels, strict=True))
-    assert crossed / n > 0.5
-    assert (chained.error() or 1.0) <= (chained.bound() or 0.0) < 0.003
-    assert sorted_error > 0.24
-
-
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=12), st.data())
 def test_chain_is_monotone_and_keeps_the_anchor(s: list[float], data: st.DataObject) -> None:
     anchor = data.draw(st.integers(0, len(s) - 1))

@@ -81,13 +81,6 @@ def test_raw_is_served_until_both_classes_were_seen(spec: str) -> None:
     assert calibrator.predict(0.3).p != 0.3
 
 
-def test_ones_alone_never_move_the_answer() -> None:
-    calibrator = make(DEFAULT_CALIBRATOR, name="stream")
-    for t in range(5000):
-        calibrator.update(calibrator.predict(0.2, (), b"%d" % t).ticket, 1.0)
-    assert calibrator.predict(0.2).p == 0.2
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_ones_that_are_taken_back_are_no_evidence_of_zeros(spec: str) -> None:
     calibrator: Calibrator = make(spec, name="stream")

@@ -2,11 +2,10 @@
 
 import math
 import random
-from itertools import pairwise
 
 import pytest
 
-from state.scoring.ages import DAY_MS, EDGES, LABELS, MINUTE_MS, Ages
+from state.scoring.ages import DAY_MS, EDGES, LABELS, Ages
 from state.scoring.findings import expired, findings, late, suggested
 
 Event = tuple[int, int] | None
@@ -61,12 +60,6 @@ def test_bytes_are_bounded() -> None:
 def test_damaged_ages_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="ages of"):
         Ages.decode(payload)
-
-
-def test_cells_grow_by_the_root_of_two_from_a_minute_to_ten_years() -> None:
-    assert EDGES[0] == MINUTE_MS
-    assert EDGES[-1] > 10 * 365 * DAY_MS
-    assert all(b / a == pytest.approx(math.sqrt(2), rel=1e-4) for a, b in pairwise(EDGES))
 
 
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.99])

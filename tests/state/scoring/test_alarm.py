@@ -117,27 +117,6 @@ def test_draws_of_a_calibrated_service_are_no_evidence() -> None:
     assert not sounded
 
 
-def test_ones_that_come_first_sound_the_alarm_on_honest_forecasts() -> None:
-    # The assumption on delays is needed: 5,000 events of chance .1, all ones before all zeros.
-    told, rng = History(), random.Random(3)
-    outcomes = sorted((float(rng.random() < 0.1) for _ in range(4000)), reverse=True)
-    for y in outcomes[:400]:
-        told.observe(0.1, 0.1, y, 0.1)
-    assert told.log_alarm("raw") >= -math.log(ALPHA)
-
-
-def test_an_alarm_that_was_given_stays() -> None:
-    told, rng = History(), random.Random(9)
-    for t in range(15_000):
-        chance = rng.random()
-        p = chance**2 if t < history.WINDOW else chance
-        told.observe(p, p, float(rng.random() < chance), p)
-        if t == history.WINDOW - 1:
-            given = told.log_alarm("raw")
-    assert given >= -math.log(ALPHA)
-    assert told.log_alarm("raw") >= given
-
-
 def at(rate: float, served: float, n: int, told: History, seed: int = 4) -> History:
     """Add events of a base rate for which one chance was served."""
     rng = random.Random(seed)

@@ -95,20 +95,5 @@ def test_an_opponent_who_makes_ten_bins_wrong_by_half_cannot_make_the_distance_l
     assert certified(scored(events)) < 0.03
 
 
-@given(EVENTS, EVENTS)
-def test_certificate_of_two_partitions_is_that_of_their_events_together(a: list[Event], b: list[Event]) -> None:
-    assert certified(scored(a) + scored(b)) == certified(scored([*b, *a]))
-
-
-@given(EVENTS, st.integers(0, 59))
-def test_revised_label_gives_the_certificate_of_the_right_one(events: list[Event], which: int) -> None:
-    which %= len(events)
-    p, y = events[which]
-    scores = scored(events)
-    scores.observe(p, p, float(y), sign=-1)
-    scores.observe(p, p, float(1 - y))
-    assert certified(scores) == certified(scored([*events[:which], (p, 1 - y), *events[which + 1 :]]))
-
-
 def test_no_events_have_no_certificate() -> None:
     assert math.isnan(certificate(Ranking([0] * FINE, [0] * FINE)))

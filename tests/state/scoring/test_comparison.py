@@ -29,12 +29,6 @@ def test_difference_is_the_mean_of_the_events_differences_with_its_standard_erro
     assert error == pytest.approx(stdev(differences) / math.sqrt(len(differences)))
 
 
-def test_sides_are_scored_as_any_forecast_is() -> None:
-    scores = compared(EVENTS).scores
-    assert scores.brier("raw") == pytest.approx(fmean((champion - y) ** 2 for champion, _, y in EVENTS))
-    assert scores.brier("calibrated") == pytest.approx(fmean((challenger - y) ** 2 for _, challenger, y in EVENTS))
-
-
 def test_what_a_challenger_draws_is_scored_beside_what_it_serves() -> None:
     comparison = Comparison()
     for champion, challenger, y in EVENTS:

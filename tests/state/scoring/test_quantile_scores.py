@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from state.calibrators import make
 from state.forecasts import Normal, Quantiles
 from state.scoring.quantile_scores import PIT_BINS, QuantileScores
 from state.scoring.scores import Kind
@@ -55,20 +54,6 @@ def test_transform_of_a_calibrated_forecast_is_uniform_and_that_of_an_overconfid
         return sum((count - n / PIT_BINS) ** 2 / (n / PIT_BINS) for count in scores.pit(kind))
 
     assert chi2("calibrated") < 74 < chi2("raw")
-
-
-def test_recalibration_shows_in_every_view() -> None:
-    rng, calibrator = random.Random(7), make("quantile", levels=LEVELS)
-    scores = QuantileScores(LEVELS)
-    for t in range(4000):
-        raw, y = Normal(0.0, 0.5), rng.gauss(0, 1)
-        served, _, ticket = calibrator.predict(raw, key=b"%d" % t)
-        calibrator.update(ticket, y)
-        scores.observe(raw, served, y, b"%d" % t)
-    assert scores.error("calibrated") == pytest.approx(calibrator.error() or 0.0, abs=1e-12)
-    assert scores.error("calibrated") <= (calibrator.bound() or 0.0) < scores.error("raw")
-    assert scores.regret() < 0
-    assert scores.width("calibrated", 0.8) > 1.5 * scores.width("raw", 0.8)
 
 
 def test_views_of_no_events_are_nan() -> None:

@@ -123,13 +123,6 @@ def test_smooth_ece_moves_by_at_most_21_nths_of_a_forecasts_move(events: list[Ev
     assert moved <= 21 * abs(p - was) / len(events) + 120 * GRAIN
 
 
-def test_smooth_ece_does_not_jump_at_an_edge_where_ece_does() -> None:
-    below = 0.3 - 1e-12
-    events = [(below if t % 2 else 0.3, 0.5, float(t % 2)) for t in range(100)]
-    assert scored(events).error("raw") == pytest.approx(0.5)
-    assert scored(events).smooth_ece("raw") == pytest.approx(0.2, abs=60 * GRAIN)
-
-
 def test_noise_is_the_mean_ece_of_calibrated_forecasts() -> None:
     # Given the forecasts, an outcome moves the mean ECE of the 50 runs by at most 1/(50 * 2000), so by McDiarmid it is
     # within .0086 of its expectation but for once in a million; the normal approximation errs by less than .001.
@@ -147,13 +140,6 @@ def test_bands_divide_the_first_bin(p: float) -> None:
     edges = itertools.pairwise((0.0, *BANDS, 0.1))
     for (left, right), each in zip(edges, scores.bands("raw"), strict=True):
         assert each.n == (left <= p < right)
-
-
-def test_bands_are_equal_steps_of_log_odds() -> None:
-    odds = [math.log(edge / (1 - edge)) for edge in (*BANDS, 0.1)]
-    assert BANDS[0] == pytest.approx(1e-4)
-    steps = [right - left for left, right in itertools.pairwise(odds)]
-    assert steps == pytest.approx([steps[0]] * 9)
 
 
 def test_relative_error_sees_what_ece_does_not() -> None:

@@ -47,13 +47,6 @@ def test_it_is_the_mean_over_thresholds(shift: float, scale: float) -> None:
     assert found.value == pytest.approx(defined(p, y), rel=0.02, abs=2e-6)
 
 
-@given(EVENTS, EVENTS)
-def test_partitions_add_up_in_any_order(a: list[Event], b: list[Event]) -> None:
-    one, other = scored(a) + scored(b), scored([*b, *a])
-    for kind in ("raw", "calibrated"):
-        assert two_bin(one, kind) == two_bin(other, kind)
-
-
 @given(EVENTS)
 def test_it_is_within_its_limits_and_knows_the_bias(events: list[Event]) -> None:
     found = two_bin(scored(events), "raw")

@@ -11,8 +11,8 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.scoring import vector_history, windows
 from state.scoring.alarm import ALPHA
 from state.scoring.class_scores import ClassScores
-from state.scoring.vector_history import LOOK, WINDOW, VectorHistory
-from state.scoring.windows import KINDS, RECENT
+from state.scoring.vector_history import LOOK, VectorHistory
+from state.scoring.windows import KINDS
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 NORMAL = Normal(0.0, 1.0)
@@ -117,14 +117,6 @@ def test_two_rare_classes_that_are_exchanged_raise_the_alarm() -> None:
     assert last is not None
     assert last.error("calibrated") == last.error("raw")
     assert history.log_alarm("raw") < FIRES < history.log_alarm("calibrated")
-
-
-def test_an_alarm_stays_and_the_recent_one_falls_when_the_error_ends() -> None:
-    history = played(numbers(), 3 * WINDOW, lambda _: 2.0)
-    assert history.log_recent("calibrated") >= FIRES
-    played(history, (RECENT + 1) * WINDOW, lambda _: 0.0, 5)
-    assert history.log_recent("calibrated") < 0.0
-    assert history.log_alarm("calibrated") >= FIRES
 
 
 def test_of_partitions_with_other_levels_those_with_most_events_are_shown() -> None:

@@ -160,6 +160,7 @@ def test_what_is_not_a_duration_is_named(name: str) -> None:
         ('[streams.s]\nmatures = "45d"\nttl = "45d"', ['streams."s"', "ttl", "longer than matures"]),
         ('[streams.s]\nmatures = "50d"\nttl = "36h"', ["ttl (36h) must be longer than matures (50d)"]),
         ("[streams.s]\nsilence = 0", ['streams."s"', "silence needs matures"]),
+        ('[streams.s]\nlearn = "maturity"', ['streams."s"', "needs matures"]),
         ('[streams.s]\nmatures = "1d"\nsilence = "no"', ['streams."s"', "silence must be a label, got 'no'"]),
         ('[streams.s]\nmatures = "1d"\nsilence = true', ['streams."s"', "silence must be a label, got True"]),
         ('[streams.s]\nunlabelled = "same"', ['streams."s"', "unlabelled must be one of unknown, alike, got 'same'"]),
@@ -170,9 +171,6 @@ def test_what_is_not_a_duration_is_named(name: str) -> None:
         ("[streams.s]\ncalibrator = 1", ['streams."s"', "calibrator", "str"]),
         ("[streams.s]\noptions = { gird = 5 }", ['streams."s"', "'gird'", "grid (an integer from 1 to 1000)"]),
         ("[streams.s]\noptions = { grid = 0 }", ['streams."s"', "grid", "1 to 1000"]),
-        ("[streams.s]\noptions = { grid = 1.5 }", ['streams."s"', "grid", "integer"]),
-        ("[streams.s]\noptions = { grid = true }", ['streams."s"', "grid"]),
-        ("[streams.s]\noptions = { grid = [1] }", ['streams."s"', "grid"]),
         ("[streams.s]\noptions = 5", ['streams."s"', "options", "dict"]),
         ('[streams.s]\nttl = "0d"', ['streams."s"', "ttl", "positive"]),
         ('[streams.s]\nttl = "soon"', ['streams."s"', "'soon'", "duration"]),
@@ -228,10 +226,7 @@ def test_challengers_are_names_or_tables_with_options() -> None:
         ("[{}]", "a challenger is the name of a calibrator, or a table that has one, got {}"),
         ('[{ calibrator = "platt", ttl = "3d" }]', "a challenger has no setting 'ttl'"),
         ("[{ calibrator = 3 }]", "calibrator must be of type str, got 3"),
-        ('["plat"]', "plat"),
         (f'["{DEFAULT}"]', f"challenger {DEFAULT} is what serves already"),
-        ('["platt", "platt"]', "shadow names platt twice"),
-        ('["multiclass"]', "multiclass"),
     ],
 )
 def test_challengers_that_cannot_be_are_refused_with_their_place(shadow: str, complaint: str) -> None:

@@ -157,18 +157,6 @@ def test_while_a_batch_is_unpacked_other_partitions_are_handed_over_and_fetched(
     play(scenario)
 
 
-def test_who_waits_for_records_is_woken_when_a_batch_is_unpacked(play: Callable[[Scenario], None]) -> None:
-    async def scenario(w: World) -> None:
-        w.log.append(A, batch(ZSTD, BOMB))
-        w.assign(A=0)
-        handed_over = asyncio.create_task(w.fetched())
-        await w.begun()
-        w.gate.open()
-        assert await handed_over == {A: [(0, "refused")]}
-
-    play(scenario)
-
-
 def test_other_partitions_are_fetched_at_once_where_only_the_batch_came(play: Callable[[Scenario], None]) -> None:
     async def scenario(w: World) -> None:
         w.fetcher._prefetch_backoff = FOR_EVER

@@ -121,14 +121,6 @@ def test_a_worker_that_comes_back_without_its_disk_is_given_copies_first() -> No
     assert [len(again[name].served) for name in "ab"] == [2, 2]
 
 
-def test_a_worker_that_is_back_at_once_without_its_disk_takes_nothing_from_who_has_copies() -> None:
-    """Its former self has died and is missed together with its return."""
-    left = without(group(6, 1, "abc"), "a")
-    after = assign(6, left | {"new": Share()}, 1)
-    assert after["new"].served == set()
-    assert after["new"].behind
-
-
 def test_who_served_a_partition_that_moves_keeps_the_copy() -> None:
     after = group(2, 1, "ab")
     assert after["a"].copied == after["b"].served

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from state import kinds
-from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
+from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.fakes import Producer
 
@@ -67,15 +67,6 @@ def test_a_partition_that_was_not_claimed_or_has_moved_is_not_written(producer: 
     with pytest.raises(MovedError):
         worker.write(b"a")
     assert len(producer.rows(TOPIC)) == 1
-
-
-def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None:
-    worker = Worker(producer, "one")
-    worker.take_up()
-    worker._size = 1000
-    with pytest.raises(TooLargeError):
-        asyncio.run(worker.append({0: {bytes([i]): bytes(500) for i in range(3)}}))
-    worker.write(b"a")  # the log would refuse it after a gap
 
 
 def test_numbers_begin_again_where_kafka_begins_again() -> None:

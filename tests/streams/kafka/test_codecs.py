@@ -5,13 +5,11 @@ import struct
 
 import cramjam
 import pytest
-from aiokafka.codec import snappy_encode, zstd_encode
-from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.codec import snappy_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.faust.batches import HEAD_BYTES
-from streams.kafka.codecs import LEVEL, NUMBERS, ExpandsError, unpacked
+from streams.kafka.codecs import NUMBERS, ExpandsError, unpacked
 
 LIMIT = 100_000
 BOMB = bytes(LIMIT + 1)
@@ -74,11 +72,3 @@ def test_room_is_left_in_front(data: bytes, name: str, before: int, limit: int) 
     assert len(room) == before + len(data)
     assert room[before:] == data
     room[:before] = bytes(before)
-
-
-def test_records_are_packed_at_the_fast_level() -> None:
-    packed, plain = BatchBuilder(100_000, NUMBERS["zstd"]), BatchBuilder(100_000, 0)
-    for batch in (packed, plain):
-        for i in range(1000):
-            batch.append(key=b"%d" % i, value=b'{"event_id":"event-%d","p":%f}' % (i, 1 / (i + 1)), timestamp=0)
-    assert bytes(packed._build())[HEAD_BYTES:] == zstd_encode(bytes(plain._build())[HEAD_BYTES:], LEVEL)

@@ -95,17 +95,11 @@ SCRAM = {"SASL_USERNAME": "worker", "SASL_PASSWORD": "pw-3Qn6secret"}
         ({**OAUTH, "SASL_TOKEN_COMMAND": "   "}, "TRUEUP_SASL_TOKEN_COMMAND names no program"),
         ({**OAUTH, "SASL_TOKEN_COMMAND": "print 'a"}, "TRUEUP_SASL_TOKEN_COMMAND cannot be read as a command: No clos"),
         ({"SASL_MECHANISM": "GSSAPI"}, "TRUEUP_SASL_MECHANISM=GSSAPI needs the Python package gssapi"),
-        ({**SCRAM, "SECURITY_PROTOCOL": "PLAIN"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        (
-            {**SCRAM, "SECURITY_PROTOCOL": "SSL"},
-            "TRUEUP_SASL_USERNAME is set, but TRUEUP_SECURITY_PROTOCOL is SSL: set",
-        ),
         ({**SCRAM, **OAUTH}, "TRUEUP_SASL_USERNAME is set, but TRUEUP_SASL_MECHANISM=OAUTHBEARER does not use"),
         (
             {**SCRAM, "SASL_TOKEN": "a.b.c"},
             "TRUEUP_SASL_TOKEN is set, but TRUEUP_SASL_MECHANISM=SCRAM-SHA-512 does not",
         ),
-        ({**SCRAM, "SASL_PASSWORD_FILE": "/no"}, "TRUEUP_SASL_PASSWORD_FILE is set, and so is TRUEUP_SASL_PASSWORD"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_and_name_no_secret(

@@ -2,24 +2,22 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from agents.status import page, tables
+from agents.status import tables
 from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import segments, vectors
+from streams.metrics import vectors
 from streams.metrics.description import describe
-from streams.metrics.rows import StateRows, segmented
+from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import read
-from tests.agents.status.rows import readings
 from tests.state.histories import Worker, judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -118,15 +116,6 @@ def test_inspect_prints_both(shown: tuple[str, dict[str, Any]], capsys: pytest.C
     assert ("pinball" if stream == "numbers" else "Brier") in printed
 
 
-def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any]]) -> None:
-    stream, described = shown
-    html = page.detail(readings().worker(), {"stream": stream, **described}, [])
-    assert "<h2>Segments, worst first</h2>" in html
-    assert "<h2>Challengers</h2>" in html
-    assert "FR&lt;" in html
-    assert "FR<" not in html
-
-
 def test_a_stream_without_outcomes_is_described() -> None:
     policy = POLICIES["numbers"]
     worker = Worker(Policies([("numbers", policy)]))
@@ -137,20 +126,6 @@ def test_a_stream_without_outcomes_is_described() -> None:
     (said,) = tables.segments(described["segments"])
     assert not said.rows
     assert "No segment is judged yet" in str(said.words[0])
-
-
-def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:
-    rows, policy = found("numbers", 300)
-    assert replace(policy, shadow=()).layout == policy.layout
-    both = segments.added(segmented(rows, "numbers", policy).values())
-    for segment, scores in both.items():
-        parts = [
-            held[slot].n
-            for dictionary, held in segmented(rows, "numbers", policy).values()
-            for slot in held
-            if dictionary.segment(slot) == segment
-        ]
-        assert scores.n == sum(parts)
 
 
 def test_the_last_windows_are_those_of_all_partitions_together() -> None:

@@ -82,17 +82,6 @@ def test_a_stream_is_written_again_when_a_row_of_it_changed_and_no_other_is() ->
     assert made.written == 12
 
 
-def test_a_stream_that_is_held_no_more_is_written_no_more() -> None:
-    made = Counted()
-    held = {0: holding({kinds.SCORES.key("s"): SCORES[0], kinds.SCORES.key("t"): SCORES[1]})}
-    assert 'stream="t"' in made.text(held)
-    held[0].rows.pop("t", None)
-    assert 'stream="t"' not in made.text(held)
-    hold(held[0], kinds.SCORES, SCORES[1], "t")
-    assert 'stream="t"' in made.text(held)
-    assert made.written == 3
-
-
 STEPS = st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_from([None, 0, 1, 2]))
 
 
@@ -106,11 +95,6 @@ def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str
         else:
             hold(each, kinds.SCORES, SCORES[scores], stream)
         assert sorted(made.text(held).splitlines()) == sorted(Counted().text(held).splitlines())
-
-
-def test_names_are_escaped_as_the_format_asks() -> None:
-    held = {0: holding({kinds.SCORES.key('a"\\\n'): SCORES[0]})}
-    assert 'trueup_resolved{stream="a\\"\\\\\\n"} 1.0\n' in Counted().text(held)
 
 
 def test_every_series_names_the_application() -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from time import time
 
 import pytest
@@ -19,7 +18,6 @@ from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS
-from state.scoring.scores import Scores
 from state.scoring.windows import KINDS
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
 from streams.metrics.description import CELLS
@@ -30,6 +28,7 @@ from streams.metrics.stage import Sampler
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
+from tests.streams.metrics.live import Live
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -68,39 +67,6 @@ SAMPLES = [
 ]
 #: Labels the client library adds to a metric's own.
 ADDED = {"histogram": {"le"}}
-
-
-class Live:
-    """Partitions folded by the real engine, as a worker does, and reported to gauges."""
-
-    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", policies: Policies | None = None) -> None:
-        self.gauges = gauges
-        patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
-        self._policies = gauges._policies = policies or Policies(patterns, Policy(calibrator))
-        self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-        self._engines: dict[int, Partition] = {}
-
-    def fold(self, partition: int, events: Iterable[Event]) -> Effects:
-        rows = self._rows[partition]
-        if partition not in self._engines:
-            self._engines[partition] = Partition(self._policies, rows.get)
-            self.gauges.assigned(partition, PartitionSnapshot(self._engines[partition].fence))
-        engine = self._engines[partition]
-        effects = engine.fold(events)
-        for key, row in effects.rows.items():
-            if row is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = row
-        self.gauges.applied(partition, effects, engine.fence)
-        self.gauges.written(partition, effects)
-        return effects
-
-    def stored(self, partition: int, *streams: str) -> PartitionSnapshot:
-        return read(self._rows[partition].get, self._policies, streams, self._engines[partition].fence)
-
-    def scores(self, partition: int, stream: str) -> Scores:
-        return kinds.history(kinds.apart(self._rows[partition])[kinds.SCORES.key(stream)], None).total
 
 
 def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
@@ -493,21 +459,6 @@ def test_no_counter_ever_falls() -> None:
         fallen = {series for series, shown in now.items() if shown < last.get(series, 0.0)}
         assert not fallen
         last = now
-
-
-def test_the_guarantee_of_several_partitions_is_weighed_by_what_each_has_learnt() -> None:
-    gauges = made()
-    live = Live(gauges, "minimax")
-    live.fold(0, pairs(40))
-    alone = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    live.fold(1, pairs(10, start=7))
-    both = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    gauges.revoked(0)
-    other = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
-    for a, b, mixed in zip(alone, other, both, strict=True):
-        assert a is not None
-        assert b is not None
-        assert mixed == pytest.approx((40 * a + 10 * b) / 50)
 
 
 def test_sums_of_two_workers_make_the_error_of_both() -> None:

@@ -10,8 +10,7 @@ import pytest
 from lab.scrape import ScrapedSamples
 from state import kinds
 from state.coverage import Coverage
-from state.effects import Changes, Effects
-from state.engine import Partition
+from state.effects import Changes
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policies import Policies
@@ -29,6 +28,7 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.exposed import exposed
 from tests.holding import hold, holding
+from tests.streams.metrics.live import Live
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -229,33 +229,25 @@ def test_partitions_share_the_worst_window_and_the_level_of_the_alarm() -> None:
     assert reading(told).value("alarm_log10", labels) == pytest.approx(calm.log_alarm("raw") / math.log(10))
 
 
-def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes]]:
+def folded(n: int, size: int, policy: Policy) -> Live:
     """Fold events of one stream in batches, telling the gauges of each."""
-    rng, table = random.Random(4), dict[bytes, bytes]()
-    told = Gauges(10, "0", lambda: (), Policies(default=policy))
-    partition = Partition(Policies(default=policy), table.get)
-    told.assigned(0, PartitionSnapshot(partition.fence))
+    rng, live = random.Random(4), Live(gauges(), policies=Policies(default=policy))
     events: list[Event] = []
     for t in range(n):
         x = (rng.uniform(-1, 1),)
         events.append(Forecast(t, None, f"e{t}", "s", rng.random(), x if policy.features else (), t))
         events.append(Outcome(t, None, f"e{t}", float(rng.random() < 0.4), t))
     for start in range(0, len(events), size):
-        effects: Effects = partition.fold(events[start : start + size])
-        table.update({key: row for key, row in effects.rows.items() if row is not None})
-        told.applied(0, effects, partition.fence)
-        told.written(0, effects)
-    return told, table
+        live.fold(0, events[start : start + size])
+    return live
 
 
 @pytest.mark.parametrize("size", [1, 60, 900])
 def test_counters_count_every_event_once_across_windows(size: int) -> None:
-    told, table = folded(450, size, Policy())
-    read, table = reading(told), kinds.apart(table)
-    stored = kinds.history(table[kinds.SCORES.key("s")], table[kinds.WINDOWS.key("s")])
-    assert read.value("scored_events_total", {"stream": "s"}) == stored.total.n == 450
+    live = folded(450, size, Policy())
+    assert reading(live.gauges).value("scored_events_total", {"stream": "s"}) == live.scores(0, "s").n == 450
 
 
 def test_noise_stands_beside_the_error_where_a_calibrator_counts() -> None:
-    assert 0 < reading(folded(200, 60, Policy("prudent"))[0]).value("calibration_noise", {"stream": "s"}) < 1
-    assert math.isnan(reading(folded(200, 60, Policy("platt"))[0]).value("calibration_noise", {"stream": "s"}))
+    assert 0 < reading(folded(200, 60, Policy("prudent")).gauges).value("calibration_noise", {"stream": "s"}) < 1
+    assert math.isnan(reading(folded(200, 60, Policy("platt")).gauges).value("calibration_noise", {"stream": "s"}))

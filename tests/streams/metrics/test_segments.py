@@ -10,7 +10,6 @@ import pytest
 from agents.status import tables
 from lab.scrape import ScrapedSamples
 from state import kinds
-from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Probs, Quantiles
 from state.policies import Policies
@@ -25,8 +24,8 @@ from streams.metrics.description import describe
 from streams.metrics.gauges import Gauges
 from streams.metrics.rows import StateRows, segmented
 from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
-from streams.metrics.snapshot import PartitionSnapshot, read
 from tests.exposed import exposed
+from tests.streams.metrics.live import Live
 
 POLICY = Policy("identity", segments=("country", "channel"), pairs=(("country", "channel"),))
 POLICIES = Policies([("s", POLICY)])
@@ -46,35 +45,26 @@ def drawn(value: str, n: int, off: float, seed: int) -> list[tuple[str, float, f
     return [(value, p, float(rng.random() < p - off)) for p in (rng.uniform(0.2, 0.7) for _ in range(n))]
 
 
-class Store(dict[bytes, bytes]):
-    """The stored rows of a partition that answered events, and what its effects left with a reader."""
-
-    def __init__(self, n: int, seed: int) -> None:
-        super().__init__()
-        rng = random.Random(seed)
-        partition = Partition(POLICIES, self.get)
-        self.gauges = Gauges(10, "0", lambda: (), POLICIES)
-        self.gauges.assigned(0, PartitionSnapshot(partition.fence))
-        events: list[Event] = []
-        for i in range(n):
-            country, channel = rng.choice(["DE", "FR", f"c{rng.randrange(90)}"]), rng.choice(["web", ""])
-            chance = rng.uniform(0.2, 0.6)
-            y = float(rng.random() < chance - (0.2 if country == "FR" else 0.0))
-            events += [
-                Forecast(i, None, f"e{i}", "s", chance, (), 1000 + i, None, (country, channel)),
-                Outcome(i, None, f"e{i}", y, 1100 + i),
-            ]
-        for start in range(0, len(events), 500):
-            effects = partition.fold(events[start : start + 500])
-            self.update({key: row for key, row in effects.rows.items() if row is not None})
-            self.gauges.applied(0, effects, partition.fence)
-            self.gauges.written(0, effects)
-        self.fence = partition.fence
+def told(n: int, seed: int) -> Live:
+    """Return a partition that answered events, and what its effects left with a reader."""
+    rng, live = random.Random(seed), Live(Gauges(10, "0", lambda: (), POLICIES), policies=POLICIES)
+    events: list[Event] = []
+    for i in range(n):
+        country, channel = rng.choice(["DE", "FR", f"c{rng.randrange(90)}"]), rng.choice(["web", ""])
+        chance = rng.uniform(0.2, 0.6)
+        y = float(rng.random() < chance - (0.2 if country == "FR" else 0.0))
+        events += [
+            Forecast(i, None, f"e{i}", "s", chance, (), 1000 + i, None, (country, channel)),
+            Outcome(i, None, f"e{i}", y, 1100 + i),
+        ]
+    for start in range(0, len(events), 500):
+        live.fold(0, events[start : start + 500])
+    return live
 
 
 @cache
-def stores() -> tuple[Store, Store]:
-    return Store(2500, 1), Store(900, 2)
+def stores() -> tuple[Live, Live]:
+    return told(2500, 1), told(900, 2)
 
 
 def test_segments_of_partitions_add_up_by_what_they_stand_for() -> None:
@@ -232,22 +222,14 @@ def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
 
 def test_what_effects_left_is_what_the_store_holds() -> None:
     for store in stores():
-        stored = read(store.get, POLICIES, ["s"], store.fence)
+        stored = store.stored(0, "s")
         left = store.gauges.held()[0]
         assert stored.rows == left.rows
         assert describe(StateRows({0: stored.rows}), "s", POLICY)["segments"]["scored"] > 1
 
 
-def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
-    later = Policies([("s", Policy("identity", segments=("shop",)))])
-    held = read(stores()[0].get, later, ["s"], stores()[0].fence)
-    assert not {kinds.NAMES.letter, kinds.SEGMENT.letter} & {key[:1] for key in held.rows["s"]}
-    assert any(key[:1] == kinds.SEGMENT.letter for key in stores()[0])
-    assert kinds.NAMES.decode(stores()[0][kinds.NAMES.key("s", POLICY.layout)]).names == ("country", "channel")
-
-
 def test_scores_whose_slot_has_no_name_yet_are_left_out() -> None:
-    stored = dict(read(stores()[0].get, POLICIES, ["s"], stores()[0].fence).rows["s"])
+    stored = dict(stores()[0].stored(0, "s").rows["s"])
     early = Dictionary(POLICY.segments, POLICY.pairs)
     early.groups(("DE", "web"))
     stored[kinds.NAMES.key("s", POLICY.layout)] = kinds.NAMES.encode(early)

@@ -49,12 +49,6 @@ def test_usual_records_are_plain(dumps: Any, p: float) -> None:
     assert known == alike
 
 
-def test_a_record_without_a_time_has_its_kafka_timestamp() -> None:
-    made, same, *_ = both(SIMPLE, 123)
-    assert made == same
-    assert made.ts == 123
-
-
 def test_headers_are_carried() -> None:
     made, same, *_ = both(SIMPLE, headers=(("traceparent", b"00-ab"), ("other", b"x")))
     assert made == same

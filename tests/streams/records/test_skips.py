@@ -3,25 +3,8 @@
 import base64
 
 import orjson
-import pytest
 
-from state.frames import CorruptFrame, seal
 from streams.records import skips
-from streams.records.skips import Skip
-
-ONE = Skip(1, 2**40, "a defect: №7", "ann", "2026-11-22T03:00:00+00:00")
-
-
-def test_a_skip_is_read_as_it_was_written() -> None:
-    assert skips.read([skips.row(ONE), skips.row(ONE._replace(topic=0))]) == [ONE, ONE._replace(topic=0)]
-
-
-@pytest.mark.parametrize(
-    "value", [b"", b"K\x01{}", seal(ord("K"), 1, b"{}"), seal(ord("K"), 2, b"{}"), seal(ord("F"), 1, b"")]
-)
-def test_a_damaged_row_is_refused(value: bytes) -> None:
-    with pytest.raises(CorruptFrame):
-        skips.read([(skips.row(ONE)[0], value)])
 
 
 def letter(said: object, reason: str = "skipped") -> bytes:

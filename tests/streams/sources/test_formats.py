@@ -206,24 +206,18 @@ def test_logical_types_become_times_numbers_and_text() -> None:
         assert found["ts"] == (NOW if at == "micros" else NOW // 86_400_000 * 86_400_000)
 
 
-def test_an_avro_schema_may_refer_to_others() -> None:
-    inner = {"type": "record", "name": "Inner", "namespace": "n", "fields": [{"name": "id", "type": "string"}]}
-    outer = {
-        "type": "record",
-        "name": "Outer",
-        "fields": [{"name": "inner", "type": "n.Inner"}, {"name": "risk", "type": "float"}],
-    }
-    held = loaded(i7=Fetched("AVRO", json.dumps(outer), (("n.Inner", json.dumps(inner)),)))
-    table = 'topic = "s"\nrole = "forecast"\nevent_id = "inner.id"\nstream = "{@topic}"\np = "risk"\nformat = "avro"'
-    payload = b"\x02e" + b"\0\0\x80\x3e"
-    assert read(mapping(table, held), framed(7, payload)) == {"event_id": "e", "stream": "scores", "p": 0.25}
-
-
-@pytest.mark.parametrize("whole", [["null", "n.Inner"], {"type": "map", "values": "n.Inner"}], ids=["union", "map"])
-def test_an_avro_schema_that_is_no_record_may_refer_to_others(whole: Any) -> None:
+@pytest.mark.parametrize(
+    ("whole", "payload", "found"),
+    [
+        ({"type": "record", "name": "O", "fields": [{"name": "i", "type": "n.Inner"}]}, b"\2e", {"i": {"id": "e"}}),
+        (["null", "n.Inner"], b"\2\2e", {"id": "e"}),
+        ({"type": "map", "values": "n.Inner"}, b"\2\2a\2e\0", {"a": {"id": "e"}}),
+    ],
+    ids=["record", "union", "map"],
+)
+def test_an_avro_schema_of_any_kind_may_refer_to_others(whole: Any, payload: bytes, found: object) -> None:
     inner = {"type": "record", "name": "Inner", "namespace": "n", "fields": [{"name": "id", "type": "string"}]}
     held = loaded(i7=Fetched("AVRO", json.dumps(whole), (("n.Inner", json.dumps(inner)),)))
-    payload, found = (b"\2\2e", {"id": "e"}) if type(whole) is list else (b"\2\2a\2e\0", {"a": {"id": "e"}})
     assert Avro(None, held, "").decode(framed(7, payload), ()) == found
 
 
@@ -625,28 +619,6 @@ def test_an_id_that_the_registry_refuses_and_a_reference_that_it_lacks_are_no_sc
         asyncio.run(scene())
     assert [said.split(" cannot be had")[0] for said in caplog.messages] == ["schema 8", "schema 9"]
     assert "there is no subjects/gone/versions/1" in caplog.messages[0]
-
-
-def test_who_waits_says_for_which_schema_of_which_source(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
-    stand_in = StandIn({"schemas/ids/7": referring()}, {"schemas/ids/7": 500})
-
-    async def scene() -> None:
-        async with stand_in.served() as url:
-            held = Schemas(Registry(url))
-            waiting = asyncio.create_task(held.load({7: "scores"}))
-            while not caplog.messages:  # noqa: ASYNC110 - the log is what is looked at
-                await asyncio.sleep(0.01)
-            assert held.wait.said == "waiting for the schema registry, for schema 7"
-            assert "to know schema 7 of source scores: " in caplog.messages[0]
-            stand_in.statuses.clear()
-            await waiting
-            assert held.wait.said == ""
-
-    with caplog.at_level(logging.WARNING, "trueup"):
-        asyncio.run(scene())
 
 
 @pytest.mark.parametrize(
