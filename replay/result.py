@@ -73,8 +73,8 @@ class Scored:
     alerts: figures.Alerts | None
     #: None for all streams together.
     late: figures.Late | None = None
-    #: Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
-    #: without an outcome. None without segments, and for all streams together.
+    #: Of a stream with segments: what `streams.metrics.segments.describe` returns. None without segments, and for all
+    #: streams together.
     segments: Mapping[str, Any] | None = None
     #: The nearest to its bound first; empty where the calibrator bounds none, and for all streams together.
     functions: Sequence[figures.FunctionBias] = ()

@@ -167,7 +167,6 @@ class Taping:
             for n in range(len(of.places)):
                 for segment in self._segments(of, n, row).values():
                     segment.issued += 1
-                    segment.expired += 1
             return
         self._note_issued_ms(row.issued_ts)
         self._note_stream(of.number)
@@ -217,8 +216,11 @@ class Taping:
             self._note_missed(stream)
             self._note_missed_ms(ts - issued_ms)
 
-    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
-        """Note nothing: an outcome counts when it is learnt."""
+    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:  # noqa: ARG002 - for others
+        """Count in its segments how old a forecast was when its first outcome came."""
+        for counts in self._labels(service, row):
+            counts[0] += 1
+            counts[1] += max(ts - row.issued_ts, 0)
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
@@ -252,7 +254,6 @@ class Taping:
             row.seen.index = self._serial
             self._serial += 1
             self._count_losses(of, row)
-            self._age(of, row)
         learnt = of.served[0].calibrator.learnt
         if learnt >= of.look_at:
             self._look(of)
@@ -290,7 +291,9 @@ class Taping:
         self._count_losses(of, row)
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:
-        """Count a forecast of a probability that expires, and remember it for an outcome that comes after all."""
+        """Count a forecast that expires; remember one of a probability, for an outcome that comes after all."""
+        for counts in self._labels(service, row):
+            counts[2] += 1
         if service.kind == PROBABILITY:
             stream = service.stream
             self._played.expired[stream] = self._played.expired.get(stream, 0) + 1
@@ -360,15 +363,10 @@ class Taping:
                 note_raw(found[3 * k] if 3 * k < len(found) else nan)
                 note(found[3 * k + 1] if 3 * k < len(found) else nan)
 
-    def _age(self, of: Stream, row: Row) -> None:
-        """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
-        age_ms = max(row.resolved_ts - row.issued_ts, 0)
-        for n in range(len(of.places)):
-            for segment in self._segments(of, n, row).values():
-                segment.expired -= 1
-                if row.as_of != UNSAID:
-                    segment.known += 1
-                    segment.age_ms += age_ms
+    def _labels(self, service: Service, row: Row) -> list[list[int]]:
+        """Return the counts of a row's segments in `PartitionResult.labelled`."""
+        held = self._played.labelled.setdefault(service.stream, {})
+        return [held.setdefault(slot, [0, 0, 0]) for slot in row.groups]
 
     def _segments(self, of: Stream, contender: int, row: Row) -> dict[int, SegmentPairScores]:
         """Return a contender's scores of the segments of a row of classes or numbers, by slot."""
