@@ -136,7 +136,8 @@ class Contender:
     early: int
     #: Forecasts that are younger at the end than the age at which they mature; some have an outcome.
     immature: int
-    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``.
+    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``
+    #: and, by its chance, ``Scored.bands``.
     untaught: int
     #: All streams of probabilities together; None if there are none.
     overall: Scored | None

@@ -98,11 +98,13 @@ class Taping:
         banded = any(each.banded for each in configurations)
         #: Columns of bands by contender, if bands are recorded.
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
+        chosen = banded and any(each.label_rate for each in policies if each)
+        self._note_stands = tape.column("stands") if chosen else None
         #: Ends of the intervals of what serves, where there are any.
         measured = any(each.measured for each in configurations[:1])
         self._note_ends = (tape.column("low"), tape.column("high")) if measured else None
         self._note_index = tape.column("index")
-        self._note_untaught = tape.column("untaught")
+        self._note_untaught, self._note_untaught_y = tape.column("untaught"), tape.column("untaught_y")
         self._note_y = tape.column("y")
         self._note_delay_ms = tape.column("delay_ms")
         self._note_time = tape.column("time")
@@ -208,6 +210,8 @@ class Taping:
             before, now = (-1, -1) if bands is None else banding.place(bands, thresholds, row.raw, p)
             note(before)
             note_band(now)
+        if self._note_stands is not None:
+            self._note_stands(chances.weight(row.chance))
 
     def parked(self, event_id: str, ts: int) -> None:
         """Note how late an outcome is whose forecast has expired."""
@@ -230,8 +234,7 @@ class Taping:
                 sums.observe(row.raw, p, row.y, weight)
         if row.window == UNTAUGHT:
             self._played.untaught += 1
-            if row.seen.index >= 0:
-                self._note_untaught(row.seen.index)
+            self._untaught(row)
             return UNTAUGHT
         ts, issued_ms = row.resolved_ts, row.issued_ts
         if ts > self._resolved_time or issued_ms > self._resolved_time:
@@ -268,6 +271,7 @@ class Taping:
             for sums, p, weight in self._weighted(of, row):
                 sums.revise(row.raw, p, was, y, weight)
         if row.window == UNTAUGHT:
+            self._untaught(row)
             return
         if service.kind == PROBABILITY:
             for note, value in zip(self._note_revised, (row.seen.place, int(y), row.resolved_ts), strict=True):
@@ -310,6 +314,12 @@ class Taping:
             for n, served in enumerate(of.served):
                 if (part := functions.part(served))[1]:
                     self._played.functions[of.name, n] = part
+
+    def _untaught(self, row: Row) -> None:
+        """Note the label of a probability that taught nothing."""
+        if row.seen.index >= 0:
+            self._note_untaught(row.seen.index)
+            self._note_untaught_y(int(row.y))
 
     def _answers_of(self, of: Stream, row: Row) -> list[Any]:
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]

@@ -35,7 +35,7 @@ from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from state.scoring import vector_history, warm_up
-from state.scoring.band_counts import BandCounts
+from state.scoring.band_counts import UNIT, BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
@@ -334,8 +334,11 @@ def same_bands(
     counts = BandCounts(len(policy.bands.names))
     for i in np.flatnonzero(of_stream).tolist():
         counts.issue(raw[i], served[i], 0)
-    for i, y in resolved:
-        counts.resolve(raw[i], served[i], 1, int(y), 0)
+    untaught = dict(zip(*(made.column(name).tolist() for name in ("untaught", "untaught_y")), strict=True))
+    told = {i: y for i, y in untaught.items() if of_stream[i] and policy.label_rate} | dict(resolved)
+    for i, y in told.items():
+        stands = round(UNIT * made.column("stands")[i]) if policy.label_rate else UNIT
+        counts.resolve(raw[i], served[i], 1, int(y), 0, stands)
     row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
     assert (row is None) == (not of_stream.any())
     assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
