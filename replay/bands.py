@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from state.arrays import Floats, Integers
 from state.bands import Bands
 from state.scoring.ages import DAY_MS
-from state.scoring.band_counts import ISSUED, BandCounts
+from state.scoring.band_counts import ISSUED, UNIT, BandCounts
 from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.bands import Costs, by_day, by_segment, describe
@@ -37,7 +37,14 @@ class Queue(NamedTuple):
 
 
 def described(
-    bands: Bands, costs: Costs, issued: Queue, p: Floats, resolved: Queue, y: Floats, names: Sequence[Segment] = ()
+    bands: Bands,
+    costs: Costs,
+    issued: Queue,
+    p: Floats,
+    resolved: Queue,
+    y: Floats,
+    names: Sequence[Segment] = (),
+    stands: Floats | None = None,
 ) -> dict[str, Any]:
     """Return what `streams.metrics.bands.of_rows` does of a stream, and some more.
 
@@ -50,11 +57,13 @@ def described(
     ``issued, p``: all forecasts, and what was served, [n].
     ``resolved, y``: those with a label, and their labels, [m].
     ``names``: the segments by their numbers.
+    ``stands``: how many forecasts each label stands for, [m]; None: one.
     """
     width = len(bands.names)
+    labels = np.rint(UNIT * (np.ones(len(y)) if stands is None else stands))
     numbers, of_day = np.unique(issued.ms // DAY_MS, return_inverse=True)
     groups = [of_day, np.searchsorted(numbers, resolved.ms // DAY_MS)]
-    days = dict(zip(numbers.tolist(), _counted(width, issued, resolved, y, groups, len(numbers)), strict=True))
+    days = dict(zip(numbers.tolist(), _counted(width, issued, resolved, y, labels, groups, len(numbers)), strict=True))
     made = describe(reduce(add, days.values(), BandCounts(width)), bands, costs)
     last = issued.ms > issued.ms.max(initial=0) - WEEK * DAY_MS
     for n, each in enumerate(made["bands"]):
@@ -63,31 +72,40 @@ def described(
             each[kind] |= {"day": sum(queue) / max(len(queue), 1), "most": max(queue, default=0)}
         each["keeps"] = _keeps(p[last], int(np.count_nonzero(issued.bands[0][last] >= n))) if n and bands.lows else None
     made["days"] = by_day(dict(list(days.items())[-QUARTER:]), bands, costs)
-    return made | {"segments": by_segment(_apart(width, issued, resolved, y, names), bands, costs)}
+    return made | {"segments": by_segment(_apart(width, issued, resolved, y, labels, names), bands, costs)}
 
 
 def _counted(
-    width: int, issued: Queue, resolved: Queue, y: Floats, groups: Sequence[Integers], many: int
+    width: int, issued: Queue, resolved: Queue, y: Floats, stands: Floats, groups: Sequence[Integers], many: int
 ) -> list[BandCounts]:
-    """Return the counts of each group; ``groups``: numbers of the groups of issued and resolved forecasts."""
+    """Return the counts of each group; ``groups``: numbers of the groups of issued and resolved forecasts.
+
+    ``stands`` is in units of 1 / `UNIT`.
+    """
     ones = y > 0.0
     sums = [
-        np.bincount(group * width + placed, minlength=many * width).reshape(many, width)
+        np.bincount(group * width + placed, weights, many * width).reshape(many, width)
         for every, known in zip(issued.bands, resolved.bands, strict=True)
-        for group, placed in ((groups[0], every), (groups[1], known), (groups[1][ones], known[ones]))
+        for group, placed, weights in (
+            (groups[0], every, None),
+            (groups[1], known, stands),
+            (groups[1][ones], known[ones], stands[ones]),
+        )
     ]
-    return [BandCounts(width, row) for row in np.concatenate(sums, axis=1).tolist()]
+    return [BandCounts(width, row) for row in np.concatenate(sums, axis=1).astype(np.int64).tolist()]
 
 
 def _apart(
-    width: int, issued: Queue, resolved: Queue, y: Floats, names: Sequence[Segment]
+    width: int, issued: Queue, resolved: Queue, y: Floats, stands: Floats, names: Sequence[Segment]
 ) -> dict[Segment, BandCounts]:
     """Return the counts of each segment that has forecasts."""
     found: dict[Segment, BandCounts] = {}
     for every, known in zip(issued.segments, resolved.segments, strict=True):
         own, labelled = every >= 0, known >= 0
         groups = [every[own], known[labelled]]
-        counts = _counted(width, issued.at(own), resolved.at(labelled), y[labelled], groups, len(names))
+        counts = _counted(
+            width, issued.at(own), resolved.at(labelled), y[labelled], stands[labelled], groups, len(names)
+        )
         found |= {name: each for name, each in zip(names, counts, strict=True) if sum(each.sums)}
     return found
 

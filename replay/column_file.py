@@ -25,8 +25,12 @@ COLUMNS: Final = {
     "band": "b",
     "low": "d",
     "high": "d",
-    # Numbers of the forecasts whose outcome taught nothing, and is in no other column.
+    # How many forecasts its label stands for, where its chance may be known.
+    "stands": "d",
+    # Numbers of the forecasts whose outcome taught nothing, and its label, once more when that is revised; it is in no
+    # other column.
     "untaught": "q",
+    "untaught_y": "b",
     # Of those resolved, in the order in which they were: the forecast's number, the label, how long it took, the
     # largest event time of any resolved event up to then, and whether silence gave the label. That time never falls, so
     # partitions can be merged by it. With segments also how many forecasts had been answered.

@@ -35,6 +35,10 @@ class Columns:
     issued_turned: list[float]
     #: Of all forecasts, whether an outcome counts: not of those whose outcome taught nothing (`state.ledger.UNTAUGHT`).
     issued_counting: Flags
+    #: Of all forecasts, how many its label stands for, and the last label of those whose outcome taught nothing, NaN of
+    #: others; None where no chance is known.
+    issued_stands: Floats | None
+    issued_untaught: Floats
     #: Of those resolved, as what follows up to ``partition``: their place among all forecasts.
     at: Integers
     #: Which of them are ranked with one another.
@@ -89,8 +93,8 @@ class Columns:
 
         order = np.argsort(column("time"), kind="stable")
         at, raw, served = places("index")[order], column("raw"), of_each("p")
-        counting = np.ones(len(raw), dtype=np.bool_)
-        counting[places("untaught")] = False
+        untaught = np.full(len(raw), np.nan)
+        untaught[places("untaught")] = column("untaught_y")
         stream, outcomes = numbers("stream"), column("version")
         # Who leaves it nowhere is compared from the first outcome on.
         warming = [joined(lambda part, n=n: _warm(part, n)) for n in range(contenders)]  # type: ignore[misc]
@@ -112,7 +116,9 @@ class Columns:
             issued_p=served,
             issued_warm=warm,
             issued_turned=[turned(raw[settled], p[settled], *kept) for p in served],
-            issued_counting=counting,
+            issued_counting=np.isnan(untaught),
+            issued_stands=column("stands") if all(part.has("stands") for part in parts) else None,
+            issued_untaught=untaught,
             at=at,
             moments=Moments(window, _numbered(window, raw[at], segment[at], own)),
             stream=stream[at],

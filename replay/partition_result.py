@@ -73,7 +73,10 @@ class PartitionResult:
     functions: dict[tuple[str, int], Part] = field(default_factory=dict)
     #: Scores of streams of classes and numbers, by stream and contender.
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
-    #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
+    #: By stream and slot of a segment: forecasts with an outcome, the sum of their ages when it came, ms, and forecasts
+    #: that expired without one.
+    labelled: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    #: Scores of classes and numbers by stream, contender and slot; ``labelled`` has what they do not count.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
     #: The same events by slot and the month, UTC, of their forecast.
     months: dict[tuple[str, int], dict[tuple[int, str], PairScores]] = field(default_factory=dict)

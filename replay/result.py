@@ -69,8 +69,8 @@ class Scored:
     review: figures.Review
     #: None for all streams together.
     late: figures.Late | None = None
-    #: Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
-    #: without an outcome. None without segments, and for all streams together.
+    #: Of a stream with segments: what `streams.metrics.segments.describe` returns. None without segments, and for all
+    #: streams together.
     segments: Mapping[str, Any] | None = None
     #: The nearest to its bound first; empty where the calibrator bounds none, and for all streams together.
     functions: Sequence[figures.FunctionBias] = ()
@@ -132,7 +132,8 @@ class Contender:
     early: int
     #: Forecasts that are younger at the end than the age at which they mature; some have an outcome.
     immature: int
-    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``.
+    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``
+    #: and, by its chance, ``Scored.bands``.
     untaught: int
     #: All streams of probabilities together; None if there are none.
     overall: Scored | None

@@ -207,8 +207,13 @@ def _banded(
     names, places = segments.placed(parts, stream)
     issued, chosen = columns.issued_stream == number, columns.stream == number
     every = bands.Queue(columns.bands[i], columns.issued_ms, places)
-    known, p, y = every.at(columns.at[chosen]), columns.issued_p[i][issued], columns.y[chosen]
-    return bands.described(policy.bands, policy.costs, every.at(issued), p, known, y, names)
+    at, y, stands = columns.at[chosen], columns.y[chosen], None
+    if policy.label_rate and columns.issued_stands is not None:  # all labels count, each by its chance
+        untaught = np.flatnonzero(issued & ~columns.issued_counting)
+        at, y = np.append(at, untaught), np.append(y, columns.issued_untaught[untaught])
+        stands = columns.issued_stands[at]
+    p = columns.issued_p[i][issued]
+    return bands.described(policy.bands, policy.costs, every.at(issued), p, every.at(at), y, names, stands)
 
 
 def _intervals(

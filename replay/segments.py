@@ -23,6 +23,8 @@ Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
 #: Sums are made of multiples of its inverse, as `state.scoring.scores.grain` rounds.
 _GRAIN = 2.0**30
+#: Of a segment without labels, as `PartitionResult.labelled` has it.
+_UNLABELLED = (0, 0, 0)
 
 
 def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
@@ -71,8 +73,12 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
     dictionary = part.dictionaries.get(stream)
     if dictionary is None:
         return None
+    labels = part.labelled.get(stream, {})
     if (stream, contender) in part.segments:  # of classes or numbers, which are not in columns
-        return dictionary, part.segments[stream, contender]
+        vectors = part.segments[stream, contender]
+        for slot, each in vectors.items():
+            each.known, each.age_ms, each.expired = labels.get(slot, _UNLABELLED)
+        return dictionary, vectors
     mine = part.column("stream") == part.streams.index(stream)
     index = part.column("index")
     resolved = mine[index]
@@ -80,8 +86,6 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
     before = part.column("before")[resolved]
     settled = at >= part.warmed.get((stream, contender), len(mine))
     y = part.labels[resolved]
-    said = part.column("implied")[resolved] == 0
-    age_ms = np.maximum(part.column("delay_ms")[resolved], 0)
     forecasts = [part.column(name)[at] for name in ("raw", f"p{contender}")]
     windows = (np.cumsum(settled) - 1) // WINDOW
     scores: dict[int, SegmentScores] = {}
@@ -89,14 +93,11 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
         slots = part.column(f"slot{family}")
         within, of = slots[mine] - family * LIMIT, slots[at] - family * LIMIT
         issued = np.bincount(within, minlength=LIMIT).tolist()
-        known = np.bincount(of[said], minlength=LIMIT).tolist()
-        ages = np.bincount(of[said], age_ms[said], LIMIT).tolist()
-        joined = np.bincount(of, minlength=LIMIT).tolist()
         counted = np.zeros(len(at), dtype=np.bool_)
         for slot in np.flatnonzero(issued).tolist():
             one = scores[family * LIMIT + slot] = SegmentScores()
-            one.issued, one.known, one.age_ms = issued[slot], known[slot], int(ages[slot])
-            one.expired = issued[slot] - joined[slot]
+            one.issued = issued[slot]
+            one.known, one.age_ms, one.expired = labels.get(family * LIMIT + slot, _UNLABELLED)
             own = np.flatnonzero(settled & (of == slot))
             one.warm_up.outcomes = min(len(own), warm_up.OF_SEGMENT)
             if len(own) >= warm_up.OF_SEGMENT:

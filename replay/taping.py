@@ -98,11 +98,13 @@ class Taping:
         banded = any(each.banded for each in configurations)
         #: Columns of bands by contender, if bands are recorded.
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
+        chosen = banded and any(each.label_rate for each in policies if each)
+        self._note_stands = tape.column("stands") if chosen else None
         #: Ends of the intervals of what serves, where there are any.
         measured = any(each.measured for each in configurations[:1])
         self._note_ends = (tape.column("low"), tape.column("high")) if measured else None
         self._note_index = tape.column("index")
-        self._note_untaught = tape.column("untaught")
+        self._note_untaught, self._note_untaught_y = tape.column("untaught"), tape.column("untaught_y")
         self._note_y = tape.column("y")
         self._note_delay_ms = tape.column("delay_ms")
         self._note_time = tape.column("time")
@@ -167,7 +169,6 @@ class Taping:
             for n in range(len(of.places)):
                 for segment in self._segments(of, n, row).values():
                     segment.issued += 1
-                    segment.expired += 1
             return
         self._note_issued_ms(row.issued_ts)
         self._note_stream(of.number)
@@ -209,6 +210,8 @@ class Taping:
             before, now = (-1, -1) if bands is None else banding.place(bands, thresholds, row.raw, p)
             note(before)
             note_band(now)
+        if self._note_stands is not None:
+            self._note_stands(chances.weight(row.chance))
 
     def parked(self, event_id: str, ts: int) -> None:
         """Note how late an outcome is whose forecast has expired."""
@@ -217,8 +220,11 @@ class Taping:
             self._note_missed(stream)
             self._note_missed_ms(ts - issued_ms)
 
-    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
-        """Note nothing: an outcome counts when it is learnt."""
+    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:  # noqa: ARG002 - for others
+        """Count in its segments how old a forecast was when its first outcome came."""
+        for counts in self._labels(service, row):
+            counts[0] += 1
+            counts[1] += max(ts - row.issued_ts, 0)
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
@@ -228,8 +234,7 @@ class Taping:
                 sums.observe(row.raw, p, row.y, weight)
         if row.window == UNTAUGHT:
             self._played.untaught += 1
-            if row.seen.index >= 0:
-                self._note_untaught(row.seen.index)
+            self._untaught(row)
             return UNTAUGHT
         ts, issued_ms = row.resolved_ts, row.issued_ts
         if ts > self._resolved_time or issued_ms > self._resolved_time:
@@ -252,7 +257,6 @@ class Taping:
             row.seen.index = self._serial
             self._serial += 1
             self._count_losses(of, row)
-            self._age(of, row)
         learnt = of.served[0].calibrator.learnt
         if learnt >= of.look_at:
             self._look(of)
@@ -267,6 +271,7 @@ class Taping:
             for sums, p, weight in self._weighted(of, row):
                 sums.revise(row.raw, p, was, y, weight)
         if row.window == UNTAUGHT:
+            self._untaught(row)
             return
         if service.kind == PROBABILITY:
             for note, value in zip(self._note_revised, (row.seen.place, int(y), row.resolved_ts), strict=True):
@@ -290,7 +295,9 @@ class Taping:
         self._count_losses(of, row)
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:
-        """Count a forecast of a probability that expires, and remember it for an outcome that comes after all."""
+        """Count a forecast that expires; remember one of a probability, for an outcome that comes after all."""
+        for counts in self._labels(service, row):
+            counts[2] += 1
         if service.kind == PROBABILITY:
             stream = service.stream
             self._played.expired[stream] = self._played.expired.get(stream, 0) + 1
@@ -307,6 +314,12 @@ class Taping:
             for n, served in enumerate(of.served):
                 if (part := functions.part(served))[1]:
                     self._played.functions[of.name, n] = part
+
+    def _untaught(self, row: Row) -> None:
+        """Note the label of a probability that taught nothing."""
+        if row.seen.index >= 0:
+            self._note_untaught(row.seen.index)
+            self._note_untaught_y(int(row.y))
 
     def _answers_of(self, of: Stream, row: Row) -> list[Any]:
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]
@@ -360,15 +373,10 @@ class Taping:
                 note_raw(found[3 * k] if 3 * k < len(found) else nan)
                 note(found[3 * k + 1] if 3 * k < len(found) else nan)
 
-    def _age(self, of: Stream, row: Row) -> None:
-        """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
-        age_ms = max(row.resolved_ts - row.issued_ts, 0)
-        for n in range(len(of.places)):
-            for segment in self._segments(of, n, row).values():
-                segment.expired -= 1
-                if row.as_of != UNSAID:
-                    segment.known += 1
-                    segment.age_ms += age_ms
+    def _labels(self, service: Service, row: Row) -> list[list[int]]:
+        """Return the counts of a row's segments in `PartitionResult.labelled`."""
+        held = self._played.labelled.setdefault(service.stream, {})
+        return [held.setdefault(slot, [0, 0, 0]) for slot in row.groups]
 
     def _segments(self, of: Stream, contender: int, row: Row) -> dict[int, SegmentPairScores]:
         """Return a contender's scores of the segments of a row of classes or numbers, by slot."""

@@ -207,7 +207,7 @@ BAND_COUNTS: Final = Kind[BandCounts](
     "R",
     "the counts of bands",
     (STREAM, BANDS, _LAYOUTS, SLOT),
-    {1: form(BandCounts)},
+    {2: form(BandCounts)},
     Moves.SUM,
     "one a stream with bands, all zeros as layout and slot, and one a segment of it: how many forecasts each band had, "
     "and what became of them",
@@ -217,7 +217,7 @@ WEIGHTED: Final = Kind[Weighted](
     "w",
     "the weighted sums",
     (STREAM, _LAYOUTS, SLOT),
-    {1: form(Weighted)},
+    {2: form(Weighted)},
     Moves.SUM,
     "one a stream with `weight` or `label_rate`, all zeros as layout and slot, and one a segment of it: what was "
     "expected and what came true by weight",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from state import banding, evidence, kinds
+from state import banding, chances, evidence, kinds
 from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
 from state.evidence import Evidence, band_of
@@ -12,7 +12,7 @@ from state.kind import Change, Live, Open
 from state.ledger import Row
 from state.policy import Policy
 from state.scoring.ages import DAY_MS
-from state.scoring.band_counts import BandCounts
+from state.scoring.band_counts import UNIT, BandCounts
 
 #: Marks as bytes for the row, then what the answer says: band, points, low and high end of the interval, its reason.
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
@@ -55,6 +55,8 @@ class Marker:
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
         #: Evidence by layout and slot.
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
+        #: Whether labels have a known chance.
+        self._by_chance: bool = policy is not None and bool(policy.label_rate)
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
         if bands is not None and bands.moving:
@@ -166,9 +168,10 @@ class Marker:
         if not width:
             return
         bands, before, now = marks[:4], marks[5], marks[6]
-        self._counting(bands, *kinds.WHOLE, width).resolve(before, now, known, ones, now_ms // DAY_MS)
+        stands = round(UNIT * chances.weight(row.chance)) if self._by_chance else UNIT
+        self._counting(bands, *kinds.WHOLE, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
         for slot in row.groups:
-            self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0)
+            self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0, stands)
 
     def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
         """Return counts of these bands, layout and slot, to be changed by the caller."""

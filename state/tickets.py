@@ -303,7 +303,7 @@ class Tickets(Fold):
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
         self._services.touched[service.counts.key] = service.counts.value
         row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
-        if row.marks and row.window != ledger.UNTAUGHT:
+        if row.marks and (row.window != ledger.UNTAUGHT or service.chances is not None):
             self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
         if service.version is not None and row.window != ledger.UNTAUGHT:
             service.version.resolve(row.raw, row.p, y)
@@ -332,9 +332,9 @@ class Tickets(Fold):
             row.issued_ts, row.resolved_ts, row.revisions, False, carried,
         )  # fmt: skip
         self._outputs.append(new(Resolved, said))
+        if row.marks and (row.window != ledger.UNTAUGHT or service.chances is not None):
+            self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
         if row.window != ledger.UNTAUGHT:
-            if row.marks:
-                self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
             if service.marker is not None and service.marker.wide:
                 service.marker.revise(row, y - was)
             if service.version is not None:

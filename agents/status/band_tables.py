@@ -74,5 +74,5 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
 
 
 def _worth(one: Described, *, costs: bool) -> list[object]:
-    made: list[object] = [_count(one["known"]), _part(one["precision"]), _part(one["recall"])]
+    made: list[object] = [_whole(one["known"]), _part(one["precision"]), _part(one["recall"])]
     return [*made, _tenths(one["false_alarms"]), *([_whole(one["cost"])] if costs else [])]

@@ -162,7 +162,7 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     note = f"{ERRORS[of]} {_OFF} .03." if vectors else (
         f"{_OFF} .03, or .3 of what happened."
     )  # fmt: skip
-    known = " Known: share of the forecasts whose time is over that had an outcome."
+    known = " Known: share with an outcome, of the forecasts that had one or expired without."
     head = ("segment", "value", *heads)
     yield Table(f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=("by chance", "95 %"))
     if not vectors:

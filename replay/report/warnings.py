@@ -250,7 +250,8 @@ def unresolved(contender: Contender) -> Iterator[Caution]:
             f"The outcomes of {count(contender.untaught)} of {count(issued)} forecasts "
             f"({share(contender.untaught / issued)}) taught nothing: their entity had taught, or their label stands "
             "for few forecasts.",
-            "The forecasts were answered, and their outcomes are in no figure but those by weight.",
+            "The forecasts were answered, and their outcomes are in no figure but those by weight, and of bands "
+            "where labels have a known chance.",
         )
     if old:
         yield Caution(

@@ -19,7 +19,10 @@ FACTOR: Final = 1.25
 #: Standard deviations from which the rate of outcomes has moved, too.
 EVIDENCE: Final = 2.0
 
-#: The counts of each band: forecasts, those with a label, those with label 1.
+#: In which a label counts, for each forecast that it stands for: sums of whole numbers leave no rounding.
+UNIT: Final = 1000
+
+#: The counts of each band: forecasts, those with a label, those with label 1; of labels in units of 1 / `UNIT`.
 ISSUED: Final = 0
 KNOWN: Final = 1
 ONES: Final = 2
@@ -36,6 +39,9 @@ class BandCounts:
     Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
     may have more labels than forecasts, or negative ones after revisions; the sums over partitions are right. By day, a
     label counts on the day when it was learnt, and revisions do not count.
+
+    A label whose chance is known counts for as many forecasts as it stands for (`state.chances.weight`). So precision,
+    recall and cost are those of all forecasts, however labels were chosen (Horvitz & Thompson 1952).
 
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
@@ -76,9 +82,13 @@ class BandCounts:
             counts[before] += 1
             counts[now] += 1
 
-    def resolve(self, before: int, now: int, known: int, ones: int, day: int) -> None:
-        """Count a label of a forecast of these bands. ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1."""
-        w = self.width
+    def resolve(self, before: int, now: int, known: int, ones: int, day: int, stands: int = UNIT) -> None:
+        """Count a label of a forecast of these bands.
+
+        ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1. ``stands``: the forecasts that it stands for, in
+        units of 1 / `UNIT`.
+        """
+        w, known, ones = self.width, known * stands, ones * stands
         before, now = w + before, (_SUMS + 1) * w + now
         self._add(self.sums, before, now, known, ones)
         if day and known:
@@ -104,10 +114,11 @@ class BandCounts:
     def _on(self, day: int) -> list[int]:
         return self._days.get(day, [0] * len(self.sums))
 
-    def of(self, kind: int, what: int) -> list[int]:
+    def of(self, kind: int, what: int) -> list[float]:
         """Return a count by band: of raw (0) or served (1) forecasts, `ISSUED`, `KNOWN` or `ONES`."""
         at = (kind * _SUMS + what) * self.width
-        return self.sums[at : at + self.width]
+        sums = self.sums[at : at + self.width]
+        return [*sums] if what == ISSUED else [each / UNIT if each % UNIT else each // UNIT for each in sums]
 
     def days(self) -> dict[int, Self]:
         """Return the counts of each day since 1970 that is kept, the earliest first."""
@@ -152,7 +163,8 @@ class BandCounts:
         share = _off([(each[at + band], sum(each[at : at + w])) for each in days])
         if abs(share.deviations) < CHANCE or 1.0 / FACTOR < share.factor < FACTOR:
             return 1.0
-        rate = _off([(sum(each[known + w : known + 2 * w]), sum(each[known : known + w])) for each in days])
+        labels = [(sum(each[known + w : known + 2 * w]), sum(each[known : known + w])) for each in days]
+        rate = _off([(ones / UNIT, told / UNIT) for ones, told in labels])
         return 1.0 if abs(rate.deviations) >= EVIDENCE else share.factor
 
     def encode(self) -> bytes:
@@ -185,7 +197,7 @@ class _Off(NamedTuple):
     deviations: float
 
 
-def _off(days: Sequence[tuple[int, int]]) -> _Off:
+def _off(days: Sequence[tuple[float, float]]) -> _Off:
     """Return how far the last day's share is off those before; each day is a count and its total."""
     shares = [k / n for k, n in days if n >= FEWEST]
     if len(shares) <= ENOUGH or days[-1][1] < FEWEST:
@@ -212,7 +224,7 @@ class Worth(NamedTuple):
     cost: float | None
 
 
-def worth(known: Sequence[int], ones: Sequence[int], band: int, costs: tuple[float, float] | None) -> Worth:
+def worth(known: Sequence[float], ones: Sequence[float], band: int, costs: tuple[float, float] | None) -> Worth:
     """Return what a band is worth.
 
     ``known, ones``: by band, forecasts with a label, and those of label 1.

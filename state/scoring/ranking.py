@@ -64,7 +64,7 @@ class Ranking:
     (0.9306, 0.6667)
     >>> recall, precision = ranking.at(2 / 13)
     >>> recall, precision
-    (Estimate(value=0.5, error=0.25), Estimate(value=1.0, error=0.0))
+    (Estimate(value=0.5, error=0.25), Estimate(value=1.0, error=0.30618621784789724))
     """
 
     __slots__ = ("m", "n", "ones", "zeros")
@@ -113,7 +113,7 @@ class Ranking:
         """Return recall and precision of the highest forecasts; ``volume`` is their share of all events.
 
         Recall is the share of all outcomes 1 that are among them. Precision is the share of outcomes 1 among them.
-        Standard errors are binomial.
+        Standard errors are binomial, see `binomial`.
 
         ``volume``: in (0, 1].
         """
@@ -152,11 +152,16 @@ class Ranking:
 
 
 def binomial(hits: float, n: float) -> Estimate:
-    """Return a share of n events, at most 1, with its binomial standard error; NaN of none."""
+    """Return a share of n events, at most 1, with its binomial standard error; NaN of none.
+
+    The error is that of the share with one hit and one miss more: with no hit among six there is an error, too. Of 6 to
+    20 events with a chance of .1 two errors then hold the truth in .87 to .99 of the cases, in place of .47 to .87.
+    """
     if not n:
         return NONE
     share = min(hits / n, 1.0)
-    return Estimate(share, math.sqrt(share * (1.0 - share) / n))
+    near = (share * n + 1.0) / (n + 2.0)
+    return Estimate(share, math.sqrt(near * (1.0 - near) / n))
 
 
 def nothing() -> Counts:

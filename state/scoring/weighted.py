@@ -15,7 +15,7 @@ _WIDE: Final = 1.96
 
 _SUMS: Final = 4  # sums of a band: n, Σ w, Σ w p, Σ w y
 _BOOK: Final = BANDS * _SUMS
-_HEAD: Final = Struct("<3dI")
+_HEAD: Final = Struct("<5dI")
 _BAND: Final = Struct("<Q3d")
 
 
@@ -51,9 +51,13 @@ class Weighted:
     All events count, also those of the warm-up and those that teach nothing. A forecast falls into one of 14 bands, see
     `state.scoring.segment_scores.EDGES`. A revised label leaves no trace but that of rounding.
 
-    Bytes, little-endian: Σ w², Σ (w (p - y))² of raw and of served (f64 each), a mask (u32) of the bands that have
-    events, bit b for band b of raw, bit 14 + b of served; then for each set bit, in ascending order, n (u64), Σ w,
-    Σ w p, Σ w y (f64 each). At most 924 bytes.
+    *Variance.* That of Σ w (p - y) is taken as the larger of Σ (w (p - y))² and Σ w² p (1 - p), what it is if forecasts
+    are right. The first alone is too small while few ones have come: of 2,000 forecasts at a rate of .02, with amounts
+    as weights, its interval held the truth in .82 to .92 of the cases.
+
+    Bytes, little-endian: Σ w², Σ (w (p - y))² of raw and of served, Σ w² p (1 - p) of raw and of served (f64 each), a
+    mask (u32) of the bands that have events, bit b for band b of raw, bit 14 + b of served; then for each set bit, in
+    ascending order, n (u64), Σ w, Σ w p, Σ w y (f64 each). At most 940 bytes.
 
     References
     ----------
@@ -65,8 +69,8 @@ class Weighted:
 
     def __init__(self) -> None:
         self._sums = [0.0] * (2 * _BOOK)
-        #: Σ w², Σ (w (p - y))² of raw and of served.
-        self._squares = [0.0] * 3
+        #: Σ w², Σ (w (p - y))² of raw and of served, Σ w² p (1 - p) of raw and of served.
+        self._squares = [0.0] * 5
 
     def observe(self, raw: float, p: float, y: float, w: float) -> None:
         """Add an event: raw and served forecast, its label, 0 or 1, and its weight, at least 0."""
@@ -79,6 +83,7 @@ class Weighted:
             sums[i + 2] += w * forecast
             sums[i + 3] += w * y
             self._squares[1 + book] += (w * (forecast - y)) ** 2
+            self._squares[3 + book] += w * w * forecast * (1.0 - forecast)
 
     def revise(self, raw: float, p: float, was: float, y: float, w: float) -> None:
         """Give an event that was observed another label."""
@@ -138,8 +143,8 @@ class Weighted:
 
     def bias(self, kind: Alarmed) -> WeightedBias:
         """Return the weighted mean of forecast minus outcome, with its interval."""
-        value = self._share(self.off(kind))
-        half = _WIDE * self._share(math.sqrt(max(self._squares[1 + KINDS.index(kind)], 0.0)))
+        value, book = self._share(self.off(kind)), KINDS.index(kind)
+        half = _WIDE * self._share(math.sqrt(max(self._squares[1 + book], self._squares[3 + book], 0.0)))
         return WeightedBias(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:

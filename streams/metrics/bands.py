@@ -20,7 +20,7 @@ SEGMENTS: Final = 20
 BELOW: Final = "(below)"
 CAPTION: Final = (
     "Precision and false alarms (zeros for each one) are of the band, recall and cost of the band and those above. "
-    "Recall: share of the ones. Only forecasts with a label count there."
+    "Recall: share of the ones. Only forecasts with a label count there, each for as many as its label stands for."
 )
 
 

@@ -316,7 +316,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "band_labels",
         f"bands/bands/[band; {MOST_BANDS}]/calibrated/known",
-        "Forecasts served in each band that have a label",
+        "Forecasts served in each band that have a label; with label_rate as many as the labels stand for",
     ),
     shown(
         "band_ones",

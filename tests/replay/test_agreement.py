@@ -35,7 +35,7 @@ from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from state.scoring import vector_history, warm_up
-from state.scoring.band_counts import BandCounts
+from state.scoring.band_counts import UNIT, BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
@@ -334,8 +334,11 @@ def same_bands(
     counts = BandCounts(len(policy.bands.names))
     for i in np.flatnonzero(of_stream).tolist():
         counts.issue(raw[i], served[i], 0)
-    for i, y in resolved:
-        counts.resolve(raw[i], served[i], 1, int(y), 0)
+    untaught = dict(zip(*(made.column(name).tolist() for name in ("untaught", "untaught_y")), strict=True))
+    told = {i: y for i, y in untaught.items() if of_stream[i] and policy.label_rate} | dict(resolved)
+    for i, y in told.items():
+        stands = round(UNIT * made.column("stands")[i]) if policy.label_rate else UNIT
+        counts.resolve(raw[i], served[i], 1, int(y), 0, stands)
     row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
     assert (row is None) == (not of_stream.any())
     assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
@@ -375,12 +378,7 @@ def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult,
     stored = {kinds.SEGMENT.of(key)[2]: row for key, row in table.of(kinds.SEGMENT.letter + policy.scored).items()}
     assert stored.keys() == held.keys()
     for slot, row in stored.items():
-        found, of_replay = kinds.SEGMENT.decode(row), held[slot]
-        assert found.issued == of_replay.issued
-        # A replay knows how old outcomes were only of those that resolved, and not what has expired by now.
-        for each in (found, of_replay):
-            each.known = each.expired = each.age_ms = 0
-        assert found == of_replay
+        assert kinds.SEGMENT.decode(row) == held[slot]
 
 
 def same_segments(policy: Policy, stream: str, table: Table, made: PartitionResult) -> None:
@@ -399,9 +397,7 @@ def same_segments(policy: Policy, stream: str, table: Table, made: PartitionResu
     assert of_replay.keys() == stored.keys()
     for slot, row in stored.items():
         found = kinds.SEGMENT.decode(row)
-        # A replay knows how old outcomes were only of those that resolved, and not what has expired by now.
         for each in (found, of_replay[slot]):
-            each.known = each.expired = each.age_ms = 0
             each.warm_up.since = min(each.warm_up.since, 1)  # it counts forecasts, and not records
         assert found == of_replay[slot]
 

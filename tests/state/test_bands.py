@@ -213,6 +213,29 @@ def test_labels_count_in_the_bands_of_their_answer() -> None:
     assert not by_segment[0]._days
 
 
+def test_bands_of_labels_that_somebody_chose_are_worth_what_they_are_among_all_forecasts() -> None:
+    # Above .4 every forecast is labelled, below one in ten; one in four comes true above and one in twenty below.
+    policy = Policy("identity", bands=FIXED, label_rate="chance")
+    fed, rng, true = Fed(policy), Random(5), [[0, 0] for _ in range(2)]
+    for n in range(6000):
+        high, y = n % 3 == 0, 0.0
+        y = float(rng.random() < (0.25 if high else 0.05))
+        true[high][int(y)] += 1
+        fed.forecast(f"e{n}", 0.45 if high else 0.28, chance=1.0 if high else 0.1)
+        if high or rng.random() < 0.1:
+            fed.outcome(f"e{n}", 1.0 - y if n % 7 else y)
+            fed.outcome(f"e{n}", y, 3000)
+    counts = fed.counts(policy)
+    known, ones = counts.of(1, KNOWN), counts.of(1, ONES)
+    assert known[2] == sum(true[1])
+    assert known[1] == pytest.approx(sum(true[0]), rel=0.1)
+    every = true[0][1] + true[1][1]
+    found = worth(known, ones, 2, (100.0, 1.0))
+    assert found.precision == true[1][1] / sum(true[1])
+    assert found.recall == pytest.approx(true[1][1] / every, rel=0.1), "of the labels alone it would be .96"
+    assert found.cost == pytest.approx(100 * true[0][1] + sum(true[1]), rel=0.2)
+
+
 def test_without_bands_there_are_points_alone() -> None:
     fed = Fed(Policy("identity", points=CARD))
     answers = [fed.forecast("e", 0.5), fed.forecast("e", 0.5), fed.forecast("f", 0.5)]

@@ -108,6 +108,13 @@ def test_one_outcome_alone_has_no_ranking(zeros: int, ones: int) -> None:
     assert math.isnan(found.at(0.02)[0].value) == (not ones)
 
 
+@pytest.mark.parametrize(("hits", "n"), [(0, 6), (6, 6), (1, 40)])
+def test_a_share_of_few_has_an_error_that_holds_a_likely_truth(hits: int, n: int) -> None:
+    share = ranking.binomial(hits, n)
+    assert share.value == hits / n
+    assert 1.0 / (n + 2) < 2.0 * share.error < 0.5
+
+
 def test_few_outcomes_have_no_error() -> None:
     assert math.isnan(Ranking([5, 0], [0, 1]).auc().error)
 

@@ -78,14 +78,15 @@ def test_one_event_that_outweighs_all_others_shows_as_one() -> None:
     assert low < -1.0 < 0.0 < high
 
 
-def test_the_interval_of_the_bias_holds_the_truth_as_often_as_it_says() -> None:
-    """Amounts vary by a factor of ten; what is served is the risk."""
+@pytest.mark.parametrize(("most", "n"), [(1.0, 400), (0.03, 1000)])
+def test_the_interval_of_the_bias_holds_the_truth_as_often_as_it_says(most: float, n: int) -> None:
+    """Amounts vary by a factor of ten; what is served is the risk, of frauds up to .03."""
     rng, held = random.Random(2), 0
     for _ in range(300):
         events = []
-        for _ in range(400):
-            p, amount = rng.random(), math.exp(rng.gauss(3.0, 1.0))
+        for _ in range(n):
+            p, amount = most * rng.random(), math.exp(rng.gauss(3.0, 1.0))
             events.append((p, p, float(rng.random() < p), amount))
         _, low, high = counted(events).bias("calibrated")
         held += low <= 0.0 <= high
-    assert 0.91 <= held / 300 <= 0.98
+    assert held / 300 >= 0.92
