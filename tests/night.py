@@ -21,12 +21,6 @@ NIGHT: Final = {
     "bench/test_shift.py": {
         "*": "shifts of made forecasts in state/scoring/test_distribution.py",
     },
-    "chaos/test_chaos.py": {
-        "test_nothing_*": "a few faults there, and each of these alone in e2e: test_crashes, test_disks, test_poison",
-    },
-    "chaos/test_sources.py": {
-        "test_nothing_*": "stages that are killed, then audited: e2e/test_intake.py, test_following.py",
-    },
     "deploy/test_alerts.py": {
         "test_an_alert_fires_in_these*": "of each alert a scene in which it fires, and one in which it does not",
     },

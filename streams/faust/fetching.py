@@ -295,15 +295,16 @@ class Lineage:
         while self._records.doubted:
             tp, fetched = self._records.doubted.popitem()
             read = self._records.read[tp]
+            following = read.following
             try:
                 end = await end_of_epoch(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
             except KafkaError:  # what is not kept is fetched again
                 self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
                 await asyncio.sleep(BACKOFF)
                 continue
-            if tp in self._records:  # another broker has sent it meanwhile
+            if tp in self._records or read.following != following:  # another fetch has brought it meanwhile
                 continue
-            if end < read.following:
+            if end < following:
                 self._fetcher._set_error(tp, RewrittenError(TP(*tp), max(end, 0)))  # noqa: SLF001 - as above
             else:
                 self._records.believe(tp, fetched)

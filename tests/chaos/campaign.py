@@ -37,6 +37,8 @@ REQUEST = 5 / 6
 GRACE = 10.0
 #: Longest wait until all that was sent is applied and all workers serve, s.
 PATIENCE = 240.0
+#: What a worker says of a log that was cut: no fault cuts one.
+CUT = "RewrittenError"
 SETTINGS = {
     "TRUEUP_COMMIT_SECONDS": "0.5",
     # So small that every partition has tables, logs and compactions to be damaged.
@@ -196,11 +198,11 @@ def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[S
         recover(on)
         well = time.monotonic() - struck
         exits = on.fleet.exits[before:]
-        if fault.kind.spares:
-            broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
+        ended = [e for e in exits if e.status > 0 and (fault.kind.spares or CUT in e.cause)]
+        broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in ended]
         seen.append(Seen(fault, began, time.time(), well, exits, broken, outage))
-        ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
-        print(f"{n + 1}/{len(faults)} {fault}: {ended}; well after {well:.1f} s", file=sys.stderr, flush=True)
+        told = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
+        print(f"{n + 1}/{len(faults)} {fault}: {told}; well after {well:.1f} s", file=sys.stderr, flush=True)
         for sentence in broken:
             print(f"    BROKEN: {sentence}", file=sys.stderr, flush=True)
         on.cluster.heal()

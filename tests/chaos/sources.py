@@ -9,7 +9,7 @@ import itertools
 import signal
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,9 @@ from tests.events import Sent
 NAME = "any"
 #: Time between payments, ms; see `made`.
 STEP = 100
-STAGES = ("intake", "router", "worker")
+#: Two members of each stage, and partitions of the topics between them.
+STAGES = ("intake", "intake", "router", "router", "worker", "worker")
+PARTITIONS = 4
 #: Rows of one of the two streams leave the router while the suite runs: an hour is 36,000 payments. The first table
 #: counts that fits a stream.
 REST = '[streams."model-*"]\n'
@@ -217,19 +219,9 @@ KINDS: tuple[Kind, ...] = (
 
 
 @contextmanager
-def stage(
-    directory: Path,
-    *,
-    seed: int,
-    rate: float,
-    stages: Sequence[str] = tuple(each for each in STAGES for _ in range(2)),
-    partitions: int = 4,
-    brokers: int = 1,
-    session: float | None = None,
-    standbys: int = 0,
-) -> Iterator[Sources]:
+def stage(directory: Path, *, seed: int, rate: float, brokers: int) -> Iterator[Sources]:
     """Set up brokers, source topics, load, and the members of each stage."""
-    session = session or campaign.default_session(brokers)
+    session = campaign.default_session(brokers)
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(directory, [[] for _ in range(brokers)]))
         cluster.heal()
@@ -239,16 +231,15 @@ def stage(
             "TRUEUP_STREAMS": str(streams),
             "TRUEUP_SESSION_SECONDS": str(session),
             "TRUEUP_REQUEST_SECONDS": str(session * campaign.REQUEST),
-            "TRUEUP_STANDBYS": str(standbys),
         }
-        world = World(cluster.bootstrap, directory, partitions, replication=cluster.replication, **SETTINGS, **settings)
+        world = World(cluster.bootstrap, directory, PARTITIONS, replication=cluster.replication, **SETTINGS, **settings)
         wanted = [NewTopic(f"{NAME}-{label}", n, cluster.replication) for label, n in WIDTHS.items()]
 
         async def create(admin: AIOKafkaAdminClient) -> None:
             await admin.create_topics(wanted)
 
         cluster.ask(create)
-        fleet = stack.enter_context(Fleet(world, [cluster.bootstrap] * len(stages), stages))
+        fleet = stack.enter_context(Fleet(world, [cluster.bootstrap] * len(STAGES), STAGES))
         feed = stack.enter_context(SourceFeed(world, seed, rate))
         yield Sources(world, cluster, [], fleet, feed, dict(WIDTHS))
 

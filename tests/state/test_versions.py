@@ -164,10 +164,10 @@ def test_the_first_version_goes_on_with_what_the_stream_had_learnt_before() -> N
 
 def test_a_version_beyond_those_that_have_a_place_shares_a_calibrator_that_begins_with_raw_scores() -> None:
     scored = Scored()
-    for n in range(MOST):
+    for n in range(8):
         scored.score(f"v{n}", 1.5, 2.0, 60)
     (answer,) = scored.score("one more", 1.5, 2.0, 1, told=False)
-    assert list(scored.versions().of) == [*(f"v{n}" for n in range(MOST)), OTHER]
+    assert list(scored.versions().of) == [*(f"v{n}" for n in range(8)), OTHER]
     scored.score("and another", 1.5, 2.0, 2 * FEW, told=False)
     assert scored.versions().of[OTHER].forecasts == 2 * FEW + 1
     assert scored.calibrator(OTHER).seen == 0

@@ -118,6 +118,17 @@ def test_ones_alone_move_nothing_and_the_guarantee_says_that_it_says_nothing() -
     assert bound > 0.8
 
 
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_a_score_is_moved_when_twenty_of_each_kind_have_come_and_not_before(y: float) -> None:
+    calibrator, served = Certified(), []
+    for n in range(1000):
+        p, _, ticket = calibrator.predict(0.5)
+        served.append(p)
+        calibrator.update(ticket, y if n % 50 == 0 else 1.0 - y)
+    assert set(served[:951]) == {0.5}, "nineteen have come"
+    assert served[-1] != 0.5
+
+
 EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=7)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from state import kinds
-from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, Writer
+from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.fakes import Producer
 
@@ -80,10 +80,10 @@ def test_numbers_begin_again_where_kafka_begins_again() -> None:
 def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Producer, clock: Clock) -> None:
     worker = Worker(producer, "one", clock)
     worker.take_up()
-    clock.now = RENEW_SECONDS - 1
+    clock.now = 6 * 3600.0 - 1
     worker.write(b"a")
     assert not worker.due(0)
-    clock.now = RENEW_SECONDS
+    clock.now += 1
     assert worker.due(0)
     rows, offset = asyncio.run(worker.confirm(0))
     assert (list(rows), offset) == ([kinds.CLAIM.key()], 2)

@@ -109,6 +109,24 @@ def test_what_is_read_again_after_a_seek_does_not_make_forget_how_far_was_read(
     assert (fetcher.asked, len(fetcher.raised)) == ([4, 4, 4], 1)
 
 
+def test_what_another_fetch_has_brought_while_the_leader_was_asked_is_no_sign_of_a_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetcher = Fetcher(monkeypatch, 10)
+    fetcher.read(batch(0, 3))
+    answered, handed = fetcher._end_of, list[int]()
+
+    async def late(*_: object) -> int:
+        monkeypatch.setattr(fetching, "end_of_epoch", answered)
+        await fetcher._proc_fetch_request(batch(10, 4))  # this one is checked, kept and read meanwhile
+        handed.extend(record.offset for record in fetcher._records.pop(PLACE).getall())
+        return 10
+
+    monkeypatch.setattr(fetching, "end_of_epoch", late)
+    assert fetcher.read(batch(10, 4)) == []
+    assert (handed, fetcher.raised) == (list(range(10, 20)), [])
+
+
 def test_who_goes_on_from_a_committed_offset_notices_a_log_that_was_cut_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +22,7 @@ from streams.config.settings import Settings
 from streams.faust import copies
 from streams.faust import standbys as module
 from streams.faust.contact import Contact
-from streams.faust.standbys import SPARE, Standbys
+from streams.faust.standbys import Standbys
 from streams.faust.stores import ORIGIN, RocksStore
 from streams.faust.unpacking import Head
 from streams.kafka.provenance import Described, Origin
@@ -206,7 +207,7 @@ def test_at_the_start_what_was_written_lately_counts_as_whole(topology: Topology
         store.write(partition, [(b"a", b"1")], 0, NOW)
         store.close(partition)
     for path in Path(store.partition_path(5)).iterdir():
-        os.utime(path, (0, 0))
+        os.utime(path, (0, time() - 3700))  # more than an hour ago
     log.append(0, (b"a", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
@@ -475,7 +476,7 @@ def test_copies_give_way_before_the_disk_is_full_and_come_back(
     for n, rows in ((0, 3), (1, 400)):
         log.append(n, *[(b"k%d" % each, bytes(1000)) for each in range(rows)])
     disk = Usage(1 << 30, 1 << 30)
-    full = Usage(1 << 30, int((1 << 30) * SPARE) - 1)
+    full = Usage(1 << 30, int((1 << 30) * 0.05) - 1)
     others = topology.table.rocks()
     for partition in (5, 6):
         others.write(partition, [(b"a", b"1")], 0, NOW)
