@@ -12,6 +12,16 @@ REPEAT_SECONDS: Final = 60.0
 #: Different messages that are remembered.
 _REMEMBERED: Final = 1000
 
+#: What Faust says, and what is written in its place; None: nothing, as the end of the process is told with its reason.
+_TRANSLATED: Final = {
+    "Thread keepalive is not responding...": "the thread that talks to Kafka had no processor for 3 s: was this "
+    "process paused, or is the machine overloaded?",
+    "Crashed reason=": None,
+    "retries timed out": None,
+    "Task timed out!": "partitions have been moving for longer than a session: does a broker not answer, or is a topic "
+    "gone?",
+    "Please make sure it's hanging before restart.": None,
+}
 #: Faust and aiokafka log dozens of lines at every rebalance. The worker logs what matters.
 _QUIET = ("faust", "mode", "aiokafka", "streams")
 
@@ -39,6 +49,17 @@ class JsonFormatter(logging.Formatter):
             line["traceback"] = self.formatException(record.exc_info)
         # Names of files and variables may hold bytes that are no text, which orjson refuses.
         return orjson.dumps({name: text.encode(errors="replace").decode() for name, text in line.items()}).decode()
+
+
+def translated(record: logging.LogRecord) -> bool:
+    """Return whether a record is to be written; where a library says what only its authors know, say it otherwise."""
+    if record.name.partition(".")[0] in _QUIET:
+        said = record.getMessage()
+        for theirs, ours in _TRANSLATED.items():
+            if theirs in said:
+                record.msg, record.args, record.levelno, record.levelname = ours, (), logging.WARNING, "WARNING"
+                return ours is not None
+    return True
 
 
 class Repeats(logging.Filter):
@@ -77,6 +98,7 @@ def configure(level: str = "INFO", command: str = "trueup") -> None:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-8s {command}: %(message)s"))
     else:
         handler.setFormatter(JsonFormatter(command))
+    handler.addFilter(translated)
     handler.addFilter(Repeats())
     known = level in logging.getLevelNamesMapping()  # an unknown level is reported when the settings are read
     logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)

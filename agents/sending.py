@@ -175,8 +175,15 @@ class Sender:
             self._flying.popleft()
 
     async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches; return the first offset of each, when all are acknowledged."""
+        """Append record batches; return the first offset of each, when all are acknowledged.
+
+        Raises TimeoutError, with the partition, if one was not acknowledged.
+        """
         sent = [
             await self.producer.send_batch(batch, topic, partition=partition) for batch, topic, partition in batches
         ]
-        return [int(each.offset) for each in await asyncio.gather(*sent)]
+        ends: list[Any] = await asyncio.gather(*sent, return_exceptions=True)
+        for end, (_, topic, partition) in zip(ends, batches, strict=True):
+            if isinstance(end, BaseException):
+                raise TimeoutError(f"not acknowledged: {topic}/{partition} ({end!r})") from end
+        return [int(each.offset) for each in ends]

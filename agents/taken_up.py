@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.inputs import DataLossError
+from streams.faust.inputs import DataLossError, unread
 from streams.faust.state_table import PartitionsError
 from streams.faust.unpacking import Read
 from streams.kafka import provenance
@@ -86,16 +86,11 @@ class TakenUp:
         """Go on with the first records that are left, if that is allowed; else raise DataLossError."""
         first = await consumer.beginning_offsets(list(positions))
         for tp, position in positions.items():
-            earliest = first[tp]
-            said = (
-                f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted "
-                "unread: lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
-            )
-            if position >= earliest:
-                said = f"{tp.topic}/{tp.partition} was read up to {position}, which it does not have: was it made anew?"
-            if position >= earliest or self._settings.data_loss == "stop":
-                raise DataLossError(said)
-            log.error(said)
+            if position >= (earliest := first[tp]):
+                raise DataLossError(
+                    f"{tp.topic}/{tp.partition} was read up to {position}, which it does not have: was it made anew?"
+                )
+            log.error(unread(tp, position, earliest, self._settings))
             consumer.seek(tp, earliest)
 
     async def know(self, client: AIOKafkaClient) -> None:

@@ -19,17 +19,21 @@ from agents.maps import Publisher
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor
+from agents.readers import ReadersError
 from state.frames import REMEDY, OtherFormat
 from state.journal import Journal
 from streams.config.in_force import InForceError
 from streams.config.settings import Settings
 from streams.faust.application import Application
-from streams.faust.changelog import MovedError
+from streams.faust.changelog import FencedError, MovedError
 from streams.faust.in_force import Announcer, recalled
+from streams.faust.inputs import DataLossError
+from streams.faust.membership import MembershipError
 from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
-from streams.faust.state_table import StateTable
+from streams.faust.state_table import PartitionsError, StateTable
 from streams.faust.stores import DamagedStoreError
+from streams.kafka.producer_ids import ForbiddenError
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Standing
 from streams.records import skips
@@ -43,9 +47,19 @@ log = logging.getLogger("trueup")
 STOPPING: Final = "it is stopping"
 
 
+#: What ends a stage and is no defect of it: the message says all.
+NO_DEFECT: Final = (DataLossError, FencedError, ForbiddenError, MembershipError, PartitionsError, ReadersError)
+#: What RocksDB and Python say where a disk is full, and what to do.
+FULL: Final = "No space left on device"
+ROOM: Final = "; free some, or give the worker an empty disk that is larger: it goes on where it was"
+
+
 def log_end(exc: BaseException) -> None:
-    """Log the error that ends a stage."""
-    log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+    """Log the error that ends a stage, with its traceback if it may be a defect."""
+    full, timed_out = FULL in str(exc), isinstance(exc, TimeoutError) and str(exc)
+    told = full or timed_out or isinstance(exc, NO_DEFECT)
+    room = ROOM if full else ""
+    log.critical("cannot go on: %s: %s%s", type(exc).__name__, exc, room, exc_info=None if told else exc)
 
 
 @dataclass(eq=False)

@@ -272,7 +272,7 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         )
     if exposed := settings.security.exposed:
         log.warning(exposed)
-    if not settings.policies.coin:
+    if page and not settings.policies.coin:  # the worker draws, no other stage does
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
         )

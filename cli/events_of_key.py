@@ -1,8 +1,7 @@
 """What stands in the topics of a key and of events: for ``trueup forget``."""
 
-import re
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from cli import reading
 from cli.dead_letters import read_letter
@@ -12,10 +11,7 @@ from state.kind import KINDS
 from streams.config.settings import Settings
 from streams.kafka.topics import partitions
 from streams.records.decoding import SCOPED
-
-#: A byte of a word, and where a word or a mark begins: not inside a word.
-_INSIDE: Final = re.compile(rb"[\w-]")
-_WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
+from streams.records.mentions import mentions
 
 
 class Event(NamedTuple):
@@ -84,27 +80,15 @@ async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: T
 async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str] = ()) -> list[str]:
     """Return where dead letters stand that hold one of some texts in key or value, or are of records at some places.
 
-    In JSON a text counts as a whole word, in other formats wherever its bytes stand.
-
     Raises TopicsError if they cannot be read.
     """
     if await partitions(settings, settings.dead_letters) is None:
         return []
-    wanted, known, found = {each.encode() for each in texts}, set(places), []
-    sizes = sorted({len(each) for each in wanted})
-
-    def holds(value: bytes) -> bool:
-        words = value.lstrip()[:1] == b"{"
-        starts = (each.start() for each in _WORD.finditer(value)) if words else range(len(value))
-        return any(
-            value[at : at + size] in wanted and not (words and _INSIDE.match(value, at + size))
-            for at in starts
-            for size in sizes
-        )
-
+    wanted = list(texts)
+    keys, holds, known, found = {each.encode() for each in wanted}, mentions(wanted), set(places), []
     async for record in reading.records(settings, [settings.dead_letters]):
         letter = read_letter(record)
-        if letter and (letter.place in known or letter.key in wanted or holds(letter.value or b"")):
+        if letter and (letter.place in known or letter.key in keys or holds(letter.value or b"")):
             found.append(f"{settings.dead_letters}/{record.partition}@{record.offset}")
     return found
 

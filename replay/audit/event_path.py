@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
 from streams.records import skips
+from streams.records.mentions import mentions
 from streams.records.merge import NEVER
 from streams.records.routing import LOADED
 from streams.records.skips import PoisonError
@@ -110,7 +110,7 @@ def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads 
 
 async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
     """Return the records of each topic that speak of an event; note what was left out."""
-    quoted = orjson.dumps(event_id)
+    quoted, holds = orjson.dumps(event_id), mentions([event_id])
     names = {}
     for label in READ:
         name = getattr(settings, label.replace("-", "_"))
@@ -120,14 +120,17 @@ async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int
     letters = [name for name in names if names[name] == "dead-letters"]
     for read in filter(None, (letters, [name for name in names if name not in letters])):
         async for topic, records in batches(settings, read, left_out=lambda place: skipped.get(place, {})):
-            speaks = _in_letter if topic in letters else _of_event
             for record in records:
                 value = record.value or b""
                 if topic in letters and (said := skips.of_dead_letter(value)):
                     name, partition, offset, why = said
                     skipped.setdefault((name, partition), {})[offset] = why
                 # Text that is not ASCII may be written in another way by somebody else.
-                if (speaks is _in_letter or quoted in value or b"\\u" in value) and speaks(value, event_id):
+                if topic in letters:
+                    speaks = holds(_refused(value))
+                else:
+                    speaks = (quoted in value or b"\\u" in value) and _of_event(value, event_id)
+                if speaks:
                     found[names[topic]].append(record)
     return {label: sorted(each, key=lambda record: record.timestamp) for label, each in found.items()}
 
@@ -139,15 +142,12 @@ def _of_event(value: bytes, event_id: str) -> bool:
         return False
 
 
-def _in_letter(value: bytes, event_id: str) -> bool:
-    """Whether a dead letter's record has the event's id: in JSON as a word, in another format anywhere."""
+def _refused(letter: bytes) -> bytes:
+    """Return the value of a dead letter's record."""
     try:
-        refused, named = base64.b64decode(orjson.loads(value)["value"] or ""), event_id.encode()
+        return base64.b64decode(orjson.loads(letter)["value"] or "")
     except (ValueError, KeyError, TypeError):
-        return False
-    if refused.startswith(b"{"):
-        return re.search(rb"(?<![\w-])" + re.escape(named) + rb"(?![\w-])", refused) is not None
-    return named in refused
+        return b""
 
 
 class _Origin(NamedTuple):

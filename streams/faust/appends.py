@@ -48,6 +48,8 @@ class Appender:
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
         self._client = client
         self._number = count()
+        #: Why the last attempt did not append to a partition, until it is acknowledged.
+        self.refused: dict[TopicPartition, str] = {}
 
     async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:
         """Append a record batch to each partition, trying until all are acknowledged; return their first offsets.
@@ -72,6 +74,8 @@ class Appender:
                 leader = client.cluster.leader_for_partition(place)
                 if leader is not None and leader >= 0:
                     led[leader][place] = data
+                else:
+                    self.refused[place] = "the topic is not there, or nobody leads this partition"
             asked = [self._request(leader, part, waits) for leader, part in led.items()]
             for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
                 offsets |= found
@@ -99,15 +103,17 @@ class Appender:
         found = {}
         for topic, partitions in response.topics:
             for partition, code, offset, *_ in partitions:
+                place = TopicPartition(topic, partition)
                 if code == errors.NoError.errno:
-                    found[TopicPartition(topic, partition)] = offset
+                    found[place] = offset
+                    self.refused.pop(place, None)
                 else:
-                    _refused(leader, f"{topic}/{partition}", code, waits)
+                    self.refused[place] = _refused(leader, f"{topic}/{partition}", code, waits)
         return found
 
 
-def _refused(leader: int, place: str, code: int, waits: Callable[[], None]) -> None:
-    """Say why a batch was not appended, and that it is tried again; raises as `Appender.append`."""
+def _refused(leader: int, place: str, code: int, waits: Callable[[], None]) -> str:
+    """Log and return why a batch was not appended and is tried again; raises as `Appender.append`."""
     if code in _FENCED:
         raise errors.ProducerFenced
     error = errors.for_code(code)(place)
@@ -123,3 +129,4 @@ def _refused(leader: int, place: str, code: int, waits: Callable[[], None]) -> N
         )
     else:
         log.warning("appending to %s, trying again: %r", place, error)
+    return type(error).__name__

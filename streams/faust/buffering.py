@@ -9,7 +9,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
-from streams.faust.inputs import DataLossError
+from streams.faust.inputs import DataLossError, unread
 from streams.faust.membership import Member
 from streams.faust.stores import DamagedStoreError
 from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
@@ -137,13 +137,7 @@ class Buffering(Member):
 
         Raises DataLossError if the worker must stop on it.
         """
-        message = (
-            f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread: "
-            "lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
-        )
-        if self.inputs.settings.data_loss == "stop":
-            raise DataLossError(message)
-        self.log.error(message)
+        self.log.error(unread(tp, position, earliest, self.inputs.settings))
         self.inputs.lost(tp, earliest - position)
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:

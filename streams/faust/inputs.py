@@ -21,6 +21,17 @@ class DataLossError(RuntimeError):
     """Input records were deleted by retention before they were read."""
 
 
+def unread(tp: TP | TopicPartition, position: int, earliest: int, settings: Settings) -> str:
+    """Return how many records were deleted unread, from a position up to the first that remains.
+
+    Raises DataLossError if the settings do not let the stage go on without them.
+    """
+    said = f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread"
+    if settings.data_loss == "stop":
+        raise DataLossError(f"{said}: lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them")
+    return f"{said}; it goes on without them, as TRUEUP_DATA_LOSS=continue says: lengthen the topic's retention"
+
+
 class Inputs(Protocol):
     """What the transport needs to know of the application."""
 

@@ -180,6 +180,7 @@ class BatchProducer(driver.Producer):
 
                 offsets = await self._appender.append(sealed, waits)
         except TimeoutError:
-            places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
+            why = self._appender.refused
+            places = ", ".join(f"{at.topic}/{at.partition}" + (f" ({why[at]})" if at in why else "") for at in sealed)
             raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None
         return [offsets[place] for place in sealed]

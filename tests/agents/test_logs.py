@@ -102,6 +102,27 @@ def test_the_libraries_are_quiet_until_they_warn(monkeypatch: pytest.MonkeyPatch
     assert [line["message"] for line in lines(stream)] == ["a broker is gone"]
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("[^--LoopConsumer]: Thread keepalive is not responding...", ["is the machine overloaded?"]),
+        ("[^App]: Warning: Task timed out!", ["or is a topic gone?"]),
+        ("[^App]: Please make sure it's hanging before restart.", []),
+        ("[^App]: Crashed reason=OSError('No space left on device')", []),
+    ],
+)
+def test_what_only_the_authors_of_a_library_know_is_said_in_other_words_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch, said: str, written: list[str]
+) -> None:
+    stream = configured(monkeypatch)
+    logging.getLogger("faust.app.base").error("%s", said)
+    found = lines(stream)
+    assert [line["level"] for line in found] == ["warning"] * len(written)
+    assert all(line["message"].endswith(end) for line, end in zip(found, written, strict=True))
+    logging.getLogger("trueup").error("%s", said)
+    assert lines(stream)[-1]["message"] == said
+
+
 def test_what_is_said_ten_times_a_second_is_written_once_a_minute_with_how_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

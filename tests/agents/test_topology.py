@@ -11,12 +11,13 @@ import pytest
 from aiokafka.errors import NotEnoughReplicasError
 from faust.types import TP
 
-from agents.topology import Topology, build
+from agents.topology import Topology, build, log_end
 from state import kinds
 from state.frames import OtherFormat, seal
 from state.journal import NONE, Entry
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust.inputs import DataLossError
 from streams.records.merge import PartitionBuffer
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
@@ -185,6 +186,25 @@ def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     assert logged.getMessage() == "cannot go on: RuntimeError: first"
     assert logged.exc_info
     assert topology.unready == "it cannot go on"
+
+
+@pytest.mark.parametrize(
+    ("failure", "says", "defect"),
+    [
+        (Exception("IO error: No space left on device: While appending"), "free some, or give the worker", False),
+        (DataLossError("deleted unread"), "DataLossError: deleted unread", False),
+        (TimeoutError("not acknowledged in 15 s: calibrated/1"), "15 s: calibrated/1", False),
+        (TimeoutError(), "TimeoutError: ", True),
+        (KeyError("a"), "KeyError: 'a'", True),
+    ],
+)
+def test_an_end_that_shows_no_defect_says_what_to_do_and_has_no_traceback(
+    caplog: pytest.LogCaptureFixture, failure: BaseException, says: str, *, defect: bool
+) -> None:
+    log_end(failure)
+    (line,) = caplog.records
+    assert says in line.message
+    assert bool(line.exc_info) is defect
 
 
 @pytest.mark.parametrize("what", ["state", "configuration"])

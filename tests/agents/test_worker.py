@@ -200,9 +200,12 @@ def test_a_process_that_may_not_be_started_is_a_message_and_a_restart_may_start_
 def test_what_somebody_else_could_read_or_foretell_is_a_warning(
     caplog: pytest.LogCaptureFixture, settings: dict[str, Any], warned: list[str]
 ) -> None:
-    worker.tell(Settings(**settings), 9464)
+    worker.tell(Settings(**settings), 9464, page=True)
     said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert [line[: len(start)] for line, start in zip(said, warned, strict=True)] == warned
+    caplog.clear()
+    worker.tell(Settings(**settings), 9464)
+    assert "TRUEUP_COIN_KEY" not in caplog.text, "only the worker draws"
 
 
 def test_the_engine_that_runs_is_told_without_reading_its_sources_again(

@@ -138,6 +138,23 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     assert cluster.asked == [(3, {C0: b"calibrated/0"})]
 
 
+def test_why_a_batch_waits_is_known_until_it_is_appended() -> None:
+    cluster, said = Cluster({C0: 1, R0: -1}), list[object]()
+    cluster.script = [{C0: (UnknownTopicOrPartitionError.errno, -1)}]
+    appender = appends.Appender(lambda: cluster)
+
+    def found() -> None:
+        said.append(dict(appender.refused))
+        cluster.leaders[R0] = 1
+
+    cluster.on_update = found
+    asyncio.run(appender.append({C0: b"x", R0: b"y"}))
+    assert said == [
+        {C0: "UnknownTopicOrPartitionError", R0: "the topic is not there, or nobody leads this partition"},
+    ]
+    assert appender.refused == {}
+
+
 def test_requests_share_a_few_connections_in_turn() -> None:
     cluster = Cluster({C0: 1})
 

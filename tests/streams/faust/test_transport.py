@@ -540,5 +540,6 @@ def test_append_gives_up_at_its_deadline_and_says_where(
 
     monkeypatch.setattr(producer._appender, "append", silent)
     producer.request_timeout = 0.01
-    with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3, resolved/3"):
+    producer._appender.refused = {TopicPartition("calibrated", 3): "it is gone"}
+    with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3 \(it is gone\), resolved/3"):
         run(producer.append([(cast("Any", Batched()), topic, 3) for topic in ("calibrated", "resolved")]))

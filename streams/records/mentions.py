@@ -1,0 +1,48 @@
+"""Which records that could not be read speak of an event: nobody knows their fields, only their bytes."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+#: A byte of a word, and where a word or a mark begins: not inside a word.
+_INSIDE: Final = re.compile(rb"[\w-]")
+_WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
+
+
+def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
+    """Return a function that says whether bytes hold one of some texts as a whole: ``a1`` does not stand in ``a12``.
+
+    A text is whole between two marks. In Avro and Protobuf its length stands before it, and behind it comes another
+    field, which may look like more of the word: there another text that is just twice as long is taken for it, too. In
+    JSON a text may also be escaped.
+    """
+    wanted = {form.encode() for each in texts for form in (each, json.dumps(each)[1:-1])}
+    #: By size, what Protobuf and Avro write before a text of so many bytes.
+    lengths = {size: (_varint(size), _varint(2 * size)) for size in sorted({len(each) for each in wanted})}
+
+    def holds(value: bytes) -> bool:
+        words = value.lstrip()[:1] == b"{"
+        starts = (each.start() for each in _WORD.finditer(value)) if words else range(len(value))
+        return any(
+            value[at : at + size] in wanted
+            and (
+                _whole(value, at, at + size) or (not words and any(value.endswith(length, 0, at) for length in framed))
+            )
+            for at in starts
+            for size, framed in lengths.items()
+        )
+
+    return holds
+
+
+def _varint(number: int) -> bytes:
+    rest, last = [], number
+    while last > 127:
+        rest.append(last & 127 | 128)
+        last >>= 7
+    return bytes([*rest, last])
+
+
+def _whole(value: bytes, begin: int, end: int) -> bool:
+    return not (_INSIDE.match(value, end) or (begin and _INSIDE.match(value, begin - 1)))
