@@ -145,11 +145,12 @@ def _table(options: argparse.Namespace, partitions: int) -> TableSource:
 
 
 def _format(form: str | None, option: str) -> str | None:
-    """Return a format that strptime knows, or None for none."""
+    """Return a format that strptime knows and that says the year, or None for none."""
     if form is not None:
         moment = datetime(2024, 2, 13, 14, 15, 16, tzinfo=UTC)
         try:
-            datetime.strptime(moment.strftime(form), form)  # noqa: DTZ007 - only whether it can be read
+            if datetime.strptime(moment.strftime(form), form).year != moment.year:  # noqa: DTZ007 - only this
+                raise ValueError("it has no year; write one such as '%d.%m.%Y %H:%M'")
         except ValueError as exc:
             raise SettingsError(f"{option} {form!r} is no format of times: {exc}") from exc
     return form
@@ -208,5 +209,6 @@ def require_used(columns: Columns, plans: list[Configuration]) -> None:
     if lacking := [name for name in columns.segments if name not in known]:
         raise SettingsError(
             f"--segments {','.join(lacking)}: the streams file (TRUEUP_STREAMS or --streams) must name a stream's "
-            f'segments; write there [streams."{stream or "*"}"] and below it segments = {json.dumps(columns.segments)}'
+            f'segments; write there [streams."{stream or "*"}"] and below it '
+            f"segments = {json.dumps(columns.segments, ensure_ascii=False)}"
         )

@@ -96,7 +96,9 @@ class Parser(argparse.ArgumentParser):
         """Parse arguments; those that a command does not know are its error, not that of `trueup`."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            parts = "--table" in (args or ()) and all(map(os.path.exists, unknown))
+            hint = "; of several files, name their folder" if parts else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:

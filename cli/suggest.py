@@ -203,7 +203,7 @@ def propose(
     shared = not numbers and not named and _shared(seen, reasons)
     by_label = not numbers and not apart and not shared and _sorted(seen, reasons)
     if silence is None and not apart and not often and not by_label:
-        reasons.append("Labels come at one age, so they are learnt when they come: no matures.")
+        reasons.append("No label comes sooner than the others: each is learnt when it comes, and needs no matures.")
     else:
         kept = matures
         reasons.append(

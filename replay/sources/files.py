@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 
+from replay.sources.column import quoted
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened, parts, stored_bytes
@@ -232,13 +233,12 @@ def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
         first, read = True, False
         while True:
             block = file.read(_BLOCK)
+            if first:
+                block, first = _begun(path, block), False
             lines = (rest + block).split(b"\n")
             rest = lines.pop() if block else b""
             if len(rest) > _LONGEST:
                 raise TableError(f"{path} does not hold a record a line: a line has over {_LONGEST:,} bytes")
-            if first:
-                lines, rest = _begun(path, lines, rest)
-                first = False
             found: list[Line] = []
             for line in lines:
                 try:
@@ -254,18 +254,20 @@ def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
         raise TableError(f"{path} holds no records")
 
 
-def _begun(path: Path, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
-    """Return the first lines of a file without a byte order mark; TableError if it holds no JSON lines."""
-    if lines:
-        lines[0] = lines[0].removeprefix(BOM_UTF8)
-    else:
-        rest = rest.removeprefix(BOM_UTF8)
-    begin = b"".join(lines or [rest])[:4096].lstrip()
+def _begun(path: Path, block: bytes) -> bytes:
+    """Return the first block of a file without a byte order mark; TableError if it holds no JSON lines."""
+    block = block.removeprefix(BOM_UTF8)
+    begin = block[:4096].lstrip()
     if begin[:1] == b"[":
         raise TableError(f"{path} is a JSON array; a file holds a record a line: jq -c '.[]' {path} > records.jsonl")
     if begin[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) or b"\0" in begin[:16]:
         raise TableError(f"{path} is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 {path} > records.jsonl")
-    return lines, rest
+    if begin and b"{" not in begin:
+        raise TableError(
+            f"{path} holds no JSON lines; it begins with {quoted(begin.splitlines()[0].decode(errors='replace'))}. "
+            "--table reads CSV, of scores with their labels: join the two first"
+        )
+    return block
 
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:

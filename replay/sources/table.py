@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import orjson
@@ -168,10 +169,11 @@ class TableSource(FileSource):
         times = rows.times if topic == FORECASTS else rows.label_times
         mine = np.arange(rows.count) if topic == FORECASTS else np.flatnonzero(~np.isnan(rows.labels))
         timed = times != NEVER
-        # A row without a time becomes a dead letter; it has to stand somewhere, so it stands first.
+        # A row without a time becomes a dead letter; it has to stand somewhere, so it stands with the first.
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
-        order = mine[np.argsort(stands[mine], kind="stable")]
+        # Rows of one time may stand sorted by label or score: their ids say in which order they go.
+        order = mine[np.lexsort(([crc32(rows.ids[row].encode()) for row in mine.tolist()], stands[mine]))]
         known = {name: ~np.isnan(column) for name, column in rows.numbers.items()}
         for begin in range(0, len(order), CHUNK):
             records, places = [], []

@@ -67,7 +67,8 @@ def begins(path: Path) -> bytes:
         with part.open("rb") as file:
             first = file.read(4)
     except OSError as exc:
-        raise SettingsError(f"cannot read {part}: {exc.strerror}") from exc
+        folder = "; of several files, name their folder" if "*" in part.name else ""
+        raise SettingsError(f"cannot read {part}: {exc.strerror}{folder}") from exc
     if not first:
         raise TableError(f"{part} is empty")
     if not first.startswith(_PACKED):
@@ -78,8 +79,8 @@ def begins(path: Path) -> bytes:
 def holds_json(path: Path) -> bool:
     """Return whether what a file holds begins as a JSON object or array. Raises as `opened`."""
     with opened(path) as (file, _):
-        begin = file.read(64)
-    return _JSON.match(begin.removeprefix(codecs.BOM_UTF8)) is not None
+        begin = file.read(64).replace(b"\0", b"")  # of UTF-16
+    return _JSON.match(begin.lstrip(codecs.BOM_UTF8 + codecs.BOM_UTF16)) is not None
 
 
 def recognised(path: Path, first: bytes) -> None:

@@ -104,7 +104,7 @@ def wrong_at_first(stream: Fraud) -> Any:
 CASES: Final[dict[str, tuple[Fraud, float | None, int, int, str]]] = {
     "frauds alone are told": (fraud.make(SHAPE), 0.0, 45, 50, "silence means 0. Set it only if"),
     "frauds are told before the rest": (fraud.make(ALL), None, 45, 50, "Half of the outcomes of 1 come within"),
-    "all come at one age": (fraud.make(TWENTY_DAYS), None, 0, 22, "Labels come at one age"),
+    "all come at one age": (fraud.make(TWENTY_DAYS), None, 0, 22, "No label comes sooner than the others"),
     "two of three lack, and why is not known": (reported(ALL, a_third), None, 45, 50, "silence stands for neither"),
     "analysts look at high scores": (reported(ALL, looked_at), 0.0, 45, 50, "Zeros are told only of higher scores"),
     "the score chooses": (chosen(lambda high, *_: high), None, 45, 50, NEVER),

@@ -31,5 +31,6 @@ def test_a_file_that_unpacks_without_end_is_refused(
     path.write_bytes(pack(b"id,p,y,at\n" + (line or b" ") * 200_000))  # type: ignore[operator]
     with pytest.raises(TableError, match="unpack it first if that is meant"):
         read(path, Columns("p", "y", "at"))
+    path.write_bytes(pack(b"{}\n" + (line or b" ") * 200_000))  # type: ignore[operator]
     with pytest.raises(TableError, match="unpack it first if that is meant"):
         list(FileSource(path, path).read(FORECASTS, 0))

@@ -5,6 +5,7 @@ import re
 import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -70,6 +71,19 @@ def test_a_row_is_a_forecast_and_where_its_label_is_known_an_outcome(tmp_path: P
     assert source.size == 5
 
 
+def test_rows_of_one_time_go_in_the_same_order_however_the_file_is_sorted(tmp_path: Path) -> None:
+    """Sorted by label, a batch of zeros and then one of ones would teach what no day has seen."""
+    lines = [f"e{n},0.{n % 9 + 1},{int(n % 4 == 0)},2026-01-0{n % 2 + 1}\n" for n in range(400)]
+    one, other = (
+        [values(source, topic) for topic in (FORECASTS, OUTCOMES)]
+        for order in (sorted(lines, key=lambda line: line.split(",")[2]), lines[::-1])
+        for source in [table(tmp_path, "id,p,fraud,at\n" + "".join(order), replace(PLAIN, id="id"))]
+    )
+    assert one == other
+    labels = [made["y"] for _, made in one[OUTCOMES]][:200]
+    assert sum(a != b for a, b in pairwise(labels)) > 40, "the labels of a day are mixed"
+
+
 def test_a_column_says_what_shares_an_outcome(tmp_path: Path, trueup: Trueup) -> None:
     path, page = tmp_path / "scores.csv", tmp_path / "review.html"
     lines = [f"{0.2 + n % 7 / 100},{int(n % 5 == 0)},{1_700_000_000 + n * 60},a{n % 200}" for n in range(2000)]
@@ -122,13 +136,18 @@ def test_labels_that_may_mean_several_things_are_asked_about_with_an_answer_that
     typed = shlex.split(f"--labels {answer}")
     assert trueup(f"replay --table {path} {SCORED}", *typed).status == 0
     source = table(tmp_path, path.read_text(), replace(PLAIN, labels=parse(typed[1])))
-    assert [each["y"] for _, each in values(source, OUTCOMES)] == meant
+    assert [
+        each["y"] for _, each in sorted(values(source, OUTCOMES), key=lambda each: int(each[1]["event_id"]))
+    ] == meant
 
 
 def test_rows_without_a_time_or_a_score_become_dead_letters(tmp_path: Path) -> None:
     source = table(tmp_path, "p,fraud,at\n.1,1,\n,0,2026-01-02\n.3,1,2026-01-03\n")
-    assert [each.reason for each in records(source, FORECASTS)] == ["timestamp", None, None]
-    assert [each["p"] for _, each in values(source, FORECASTS)] == [0.1, None, 0.3]
+    assert {orjson.loads(each.value or b"")["p"]: each.reason for each in records(source, FORECASTS)} == {
+        0.1: "timestamp",
+        None: None,
+        0.3: None,
+    }
 
 
 def test_parquet_gives_the_same_records(tmp_path: Path) -> None:
@@ -213,6 +232,7 @@ def test_segments_that_no_plan_has_are_refused_with_what_to_write(tmp_path: Path
         (f"{COLUMNS} --labels fraud", MISCONFIGURED, "TEXT=0, TEXT=1 or TEXT=skip"),
         (f"{COLUMNS} --last 7d", MISCONFIGURED, "of topics"),
         (f"{COLUMNS} --time-format=%Q", MISCONFIGURED, "--time-format"),
+        (f"{COLUMNS} --time-format=DD/MM/YYYY", MISCONFIGURED, "it has no year; write one such as '%d.%m.%Y"),
         (f"{COLUMNS} --time-zone=Mars", MISCONFIGURED, "--time-zone"),
         (f"{COLUMNS} --encoding=foo", MISCONFIGURED, "--encoding"),
     ],
@@ -408,6 +428,11 @@ def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, 
     [
         ("array.json", b'[\n{"event_id": "a", "ts": 1}\n]', "is a JSON array"),
         ("utf16.jsonl", '{"event_id": "a"}'.encode("utf-16"), "is UTF-16"),
+        (
+            "scores.csv",
+            b"event_id,stream,p,ts\n1,s,.5,1\n",
+            "no JSON lines; it begins with 'event_id,stream,p,ts'. --table",
+        ),
         ("blank.jsonl", b"\n \n", "holds no records"),
         ("empty.jsonl", b"", "is empty"),
         ("cut.parquet", b"PAR1 and no more", "no Parquet file that can be read"),
