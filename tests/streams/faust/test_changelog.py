@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from state import kinds
-from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
+from streams.faust.changelog import Changelog, FencedError, MovedError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.fakes import Producer
 
