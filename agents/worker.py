@@ -5,6 +5,7 @@ import fcntl
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,7 +20,7 @@ from agents.readers import Readers, ReadersError
 from agents.server import Ask
 from agents.status.pages import Pages
 from agents.status.readings import Readings
-from agents.topology import Topology, build
+from agents.topology import FULL, ROOM, Topology, build
 from agents.tracing import Spans
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
@@ -36,6 +37,8 @@ MISCONFIGURED, FAILED = 78, 70
 START_SECONDS, START_PAUSE = 20.0, 0.5
 #: Pause between two looks for checkpoints that are due, s.
 CHECKPOINT_PAUSE = 0.1
+#: Least room for a worker to begin, bytes: four write buffers of RocksDB.
+LEAST_ROOM = 64 << 20
 #: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
 STOP_SECONDS = 45.0
 
@@ -111,7 +114,7 @@ def stand(
             return asyncio.run(serve(readers))
     except (HeldError, SettingsError, ReadersError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-        return FAILED if isinstance(exc, ReadersError) else MISCONFIGURED
+        return FAILED if isinstance(exc, (ReadersError, FullError)) else MISCONFIGURED
 
 
 async def _checked(settings: Settings) -> list[str]:
@@ -282,6 +285,10 @@ class HeldError(RuntimeError):
     """The directory cannot be locked; the message says why."""
 
 
+class FullError(HeldError):
+    """The disk is full: the process may begin when there is room."""
+
+
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Lock a directory while the context lasts, or until the process ends in any way. Make the directory if necessary.
@@ -289,7 +296,10 @@ def held(directory: Path) -> Iterator[None]:
     One worker uses a state directory at a time. RocksDB locks each partition's database, so a second worker would fail
     when a partition moves to it, long after its start. This lock stops it at its start.
 
-    Raises HeldError if another process has locked it, or it cannot be made or locked.
+    A worker that joined its group with a full disk would take partitions from those who can serve them, and end, again
+    at each restart.
+
+    Raises HeldError if another process has locked it, or it cannot be made or locked; FullError without `LEAST_ROOM`.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -308,4 +318,8 @@ def held(directory: Path) -> Iterator[None]:
             ) from exc
         except OSError as exc:
             raise HeldError(f"cannot lock the data directory {directory}: {exc.strerror}") from exc
+        if (free := shutil.disk_usage(directory).free) < LEAST_ROOM:
+            raise FullError(
+                f"{FULL} in {directory}: {free >> 20} of {LEAST_ROOM >> 20} MiB that it takes to begin{ROOM}"
+            )
         yield

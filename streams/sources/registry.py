@@ -198,7 +198,7 @@ class Registry:
             async with session.post(url, json={"schema": text}) as answer:
                 status, reason, body = answer.status, answer.reason, await _body(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
+            raise _unasked(url, exc) from exc
         try:
             said = orjson.loads(body)
         except ValueError:
@@ -262,10 +262,15 @@ class Registry:
                     raise error(f"{url} answered {answer.status} {answer.reason}")
                 return orjson.loads(await _body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
+            raise _unasked(url, exc) from exc
 
     def _url(self, path: str) -> str:
         return f"{str(self.url).rstrip('/')}/{path}"
+
+
+def _unasked(url: str, exc: Exception) -> RegistryError:
+    said = str(exc).replace(" ssl:default", "")  # aiohttp says so of connections without TLS, too
+    return RegistryError(f"{url} cannot be asked: {said or type(exc).__name__}")
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:

@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -118,6 +119,18 @@ def test_a_start_asks_again_while_a_broker_is_not_ready_and_does_not_wait_for_wh
     for said in (["one is missing"], ["one is missing", "a wrong password"]):
         assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
         assert messages(caplog) == said
+
+
+@pytest.mark.usefixtures("answers")
+def test_with_a_full_disk_it_does_not_join_its_group_and_a_restart_may_find_room(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=worker.LEAST_ROOM - 1))
+    joined = worker.Stage(build=lambda *_, **__: pytest.fail("it takes partitions from those who can serve them"))
+    assert worker.run(Settings(data_dir=tmp_path), stage=joined) == FAILED
+    (said,) = messages(caplog)
+    assert said.startswith(f"No space left on device in {tmp_path}/trueup: 63 of 64 MiB")
+    assert "free some" in said
 
 
 @pytest.mark.usefixtures("answers")

@@ -25,6 +25,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from lab.jvm import free_port
 from streams.config.settings import Settings, SettingsError
 from streams.sources import config, registry, wait
 from streams.sources.avro import Avro, parsed
@@ -504,6 +505,19 @@ def test_only_a_registry_can_say_that_there_is_no_schema(status: int) -> None:
     for none in (StandIn(types=404), StandIn(statuses={"schemas/ids/1": 400, "schemas/types": 400})):
         with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
             asked(none)
+
+
+def test_a_registry_that_nobody_serves_is_named_and_no_certificate_is_suspected() -> None:
+    port = free_port()
+
+    async def scene() -> None:
+        made = Registry(f"http://127.0.0.1:{port}")
+        async with made.session() as session:
+            await made.fetch(session, 1)
+
+    with pytest.raises(RegistryError, match="schemas/ids/1 cannot be asked: Cannot connect") as caught:
+        asyncio.run(scene())
+    assert "ssl" not in str(caught.value)
 
 
 def test_an_answer_is_read_no_further_than_schemas_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
