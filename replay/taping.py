@@ -138,6 +138,7 @@ class Taping:
         played.streams.append(stream)
         if service.dictionary is not None:
             played.dictionaries[stream] = service.dictionary.value
+        played.thresholds |= {(stream, n): moving for n, (_, moving) in enumerate(bands) if moving is not None}
         played.biases |= {(stream, n): bias for n, bias in enumerate(biases)}
         number, warming = len(self.streams), list(range(len(served)))
         found = self.streams[stream] = Stream(stream, number, places, served, biases, bands, warming)

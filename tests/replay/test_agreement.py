@@ -342,6 +342,9 @@ def same_bands(
     row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
     assert (row is None) == (not of_stream.any())
     assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
+    moving = made.thresholds.get((stream, 0))
+    row = table.get(kinds.THRESHOLDS.key(stream, policy.bands.layout))
+    assert row is None or (moving is not None and kinds.THRESHOLDS.encode(moving) == row)
 
 
 def same_weights(stream: str, table: Table, made: PartitionResult) -> None:
