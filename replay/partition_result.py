@@ -66,8 +66,6 @@ class PartitionResult:
     looks: list[Look] = field(default_factory=list)
     #: By stream: what the slots of its segments stand for.
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
-    #: By stream and contender: the number of the forecast of a probability that ended its warm-up.
-    warmed: dict[tuple[str, int], int] = field(default_factory=dict)
     #: By stream and contender: where bands that keep a volume begin at the end.
     thresholds: dict[tuple[str, int], Thresholds] = field(default_factory=dict)
     #: By stream and contender; of streams with features.
