@@ -52,12 +52,12 @@ def _run(of: Settings, stream: str | None, *, json_output: bool) -> int:
         return NO
     policy_of = (running(of) if stream is not None or not json_output else of).policies.of
     if stream is not None:
-        report = {stream: describe(found, stream, policy_of(stream))}
+        report = {stream: describe(found, stream, policy_of(stream), found.now_ms(stream))}
     elif json_output:  # a stream at a time: what thousands hold together is large
         report = {name: brief(found.alone(name), name) for name in names}
     else:
         most = nlargest(LINES, names, lambda name: int(brief(found.alone(name), name)["resolved"]))
-        report = {name: describe(found, name, policy_of(name)) for name in sorted(most)}
+        report = {name: describe(found, name, policy_of(name), found.now_ms(name)) for name in sorted(most)}
     fences = found.fences.values()
     fates = {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
     waits = {name: sum(getattr(fence, name) for fence in fences) for name in ("pending", "waiting", "early")}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from state.arrays import Floats, Integers
+from state.banding import Thresholds
 from state.bands import Bands
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import ISSUED, UNIT, BandCounts
@@ -45,6 +46,7 @@ def described(
     y: Floats,
     names: Sequence[Segment] = (),
     stands: Floats | None = None,
+    thresholds: Thresholds | None = None,
 ) -> dict[str, Any]:
     """Return what `streams.metrics.bands.of_rows` does of a stream, and some more.
 
@@ -58,13 +60,14 @@ def described(
     ``resolved, y``: those with a label, and their labels, [m].
     ``names``: the segments by their numbers.
     ``stands``: how many forecasts each label stands for, [m]; None: one.
+    ``thresholds``: those at the end, if they move.
     """
     width = len(bands.names)
     labels = np.rint(UNIT * (np.ones(len(y)) if stands is None else stands))
     numbers, of_day = np.unique(issued.ms // DAY_MS, return_inverse=True)
     groups = [of_day, np.searchsorted(numbers, resolved.ms // DAY_MS)]
     days = dict(zip(numbers.tolist(), _counted(width, issued, resolved, y, labels, groups, len(numbers)), strict=True))
-    made = describe(reduce(add, days.values(), BandCounts(width)), bands, costs)
+    made = describe(reduce(add, days.values(), BandCounts(width)), bands, costs, thresholds)
     last = issued.ms > issued.ms.max(initial=0) - WEEK * DAY_MS
     for n, each in enumerate(made["bands"]):
         for k, kind in enumerate(KINDS):

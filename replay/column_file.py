@@ -12,14 +12,16 @@ HELD: Final = 65_536
 #: name, those of segments the place of the segment, and losses a number of each.
 COLUMNS: Final = {
     # Of all forecasts of probabilities, in the order in which they were answered: the stream's number, how many
-    # outcomes had been learnt, and what a contender served and drew. The slots of segments are -1 where the stream has
-    # fewer; bands, of raw and of what was served, are -1 and the ends of intervals NaN where it has none.
+    # outcomes had been learnt, what a contender served and drew, and whether that was in its warm-up. The slots of
+    # segments are -1 where the stream has fewer; bands, of raw and of what was served, are -1 and the ends of intervals
+    # NaN where it has none.
     "issued_ms": "q",
     "stream": "i",
     "version": "q",
     "raw": "d",
     "p": "d",
     "draw": "d",
+    "warm": "b",
     "slot": "i",
     "raw_band": "b",
     "band": "b",

@@ -170,10 +170,9 @@ def _warm(part: PartitionResult, contender: int) -> Flags:
     """
     stream = part.column("stream")
     moved = np.abs(part.column(f"p{contender}") - part.column("raw")) > SAME
-    until = np.full(len(part.streams), len(stream), dtype=np.int64)
-    for n in np.unique(stream[moved]).tolist():
-        until[n] = part.warmed.get((part.streams[n], contender), len(stream))
-    warm: Flags = np.arange(len(stream)) < until[stream]
+    still = np.ones(len(part.streams), dtype=np.bool_)
+    still[stream[moved]] = False
+    warm: Flags = still[stream] | (part.column(f"warm{contender}") > 0)
     return warm
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from replay.column_file import type_of
 from state.arrays import Floats
+from state.banding import Thresholds
 from state.fence import FATES
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import PairScores
@@ -65,8 +66,8 @@ class PartitionResult:
     looks: list[Look] = field(default_factory=list)
     #: By stream: what the slots of its segments stand for.
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
-    #: By stream and contender: the number of the forecast of a probability that ended its warm-up.
-    warmed: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: By stream and contender: where bands that keep a volume begin at the end.
+    thresholds: dict[tuple[str, int], Thresholds] = field(default_factory=dict)
     #: By stream and contender; of streams with features.
     biases: dict[tuple[str, int], Bias] = field(default_factory=dict)
     #: Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.

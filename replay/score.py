@@ -213,7 +213,9 @@ def _banded(
         at, y = np.append(at, untaught), np.append(y, columns.issued_untaught[untaught])
         stands = columns.issued_stands[at]
     p = columns.issued_p[i][issued]
-    return bands.described(policy.bands, policy.costs, every.at(issued), p, every.at(at), y, names, stands)
+    moving = [part.thresholds[stream, i] for part in parts if (stream, i) in part.thresholds]
+    now = reduce(add, moving) if moving else None
+    return bands.described(policy.bands, policy.costs, every.at(issued), p, every.at(at), y, names, stands, now)
 
 
 def _intervals(

@@ -84,7 +84,7 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
     resolved = mine[index]
     at = index[resolved]
     before = part.column("before")[resolved]
-    settled = at >= part.warmed.get((stream, contender), len(mine))
+    settled = part.column(f"warm{contender}")[at] == 0
     y = part.labels[resolved]
     forecasts = [part.column(name)[at] for name in ("raw", f"p{contender}")]
     windows = (np.cumsum(settled) - 1) // WINDOW

@@ -46,8 +46,6 @@ class Stream:
     biases: list[Bias]
     #: The bands of each contender, and the thresholds that move them.
     bands: list[tuple[Bands | None, Thresholds | None]]
-    #: The contenders in their warm-up.
-    warming: list[int]
     #: Look at the calibrators when so many outcomes are learnt.
     look_at: int = LOOK
     #: The serving calibrator; with versions of a model, the one that answered last.
@@ -91,7 +89,7 @@ class Taping:
         self._note_stream = tape.column("stream")
         self._note_raw: Callable[[Any], None] = tape.column("raw")
         self._note_version = tape.column("version")
-        self._answers = [(tape.column(f"p{n}"), tape.column(f"draw{n}")) for n in range(len(plans))]
+        self._answers = [tuple(tape.column(f"{name}{n}") for name in ("p", "draw", "warm")) for n in range(len(plans))]
         policies = plans[0].default, *(policy for _, policy in plans[0].patterns)
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
         self._note_slots = [tape.column(f"slot{n}") for n in range(most)]
@@ -138,9 +136,9 @@ class Taping:
         played.streams.append(stream)
         if service.dictionary is not None:
             played.dictionaries[stream] = service.dictionary.value
+        played.thresholds |= {(stream, n): moving for n, (_, moving) in enumerate(bands) if moving is not None}
         played.biases |= {(stream, n): bias for n, bias in enumerate(biases)}
-        number, warming = len(self.streams), list(range(len(served)))
-        found = self.streams[stream] = Stream(stream, number, places, served, biases, bands, warming)
+        found = self.streams[stream] = Stream(stream, len(self.streams), places, served, biases, bands)
         self._follow(found, service)
         return found
 
@@ -174,10 +172,11 @@ class Taping:
         self._note_stream(of.number)
         self._note_version(row.version)
         self._note_raw(row.raw)
-        for place, (note, note_draw) in zip(of.places, self._answers):  # noqa: B905 - on every event; one of each
+        for place, (note, note_draw, note_warm) in zip(of.places, self._answers):  # noqa: B905 - on every event; one of each
             answer = row if place < 0 else row.shadows[place]
             note(answer.p)
             note_draw(answer.draw)
+            note_warm(row.window == NO_WINDOW if place < 0 else row.shadows[place].warm)
         if self._note_bands:
             self._band(of, row)
         if self._note_ends is not None:
@@ -191,16 +190,7 @@ class Taping:
         row.seen = noted = _Note(self._issued)
         if of.biases:
             noted.x = x
-        if of.warming:
-            self._end_warm_ups(of, row)
         self._issued += 1
-
-    def _end_warm_ups(self, of: Stream, row: Row) -> None:
-        warm = self._warm(of, row)
-        for n in of.warming:
-            if n not in warm:
-                self._played.warmed[of.name, n] = self._issued
-        of.warming = warm
 
     def _band(self, of: Stream, row: Row) -> None:
         """Note the bands of a forecast, as `state.marking.Marker` counts them."""

@@ -27,7 +27,7 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
         [
             each["band"] or bands.BELOW,
             tag("span", _WORDS[kind], class_=kind),
-            NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
+            NONE if (low := _from(each, kind)) is None else f"{low:.4g}",
             *((_whole(one["day"]), _count(one["most"])) if replayed else (_count(one["forecasts"]),)),
             _part(one["share"]),
             *_worth(one, costs=costs),
@@ -71,6 +71,12 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
     note = f"A label counts on the day {'of its forecast' if replayed else 'when it was learnt'}; days are UTC."
     head = ("day", "band", "by", "forecasts", "share", *worth)
     yield Table(f"{title}Bands by day", head, rows, 3, note, fold=True, wide=True)
+
+
+def _from(band: Described, kind: str) -> float | None:
+    """Return where a band begins now: where a volume is held, of raw scores where it was configured."""
+    low: float | None = band["low"] if kind == "raw" and band["low"] is not None else band["threshold"]
+    return low
 
 
 def _worth(one: Described, *, costs: bool) -> list[object]:

@@ -108,13 +108,15 @@ class Readings:
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None
-        times = (each.fence.stream_time for each in self.mirror.held().values() if name in each.rows)
-        now_ms = max(times, default=0)  # other partitions may be ahead while a backlog is read
         updated = self.mirror.overview.updated
         idle_ms = int(1000 * max(time() - updated, 0.0)) if updated else 0
         untaught = self.mirror.overview.counted.get("untaught_events", {}).get(name)
         told = {} if untaught is None else {"untaught": untaught}
-        return {"stream": name, **told, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
+        return {
+            "stream": name,
+            **told,
+            **describe(found, name, self.settings.policies.of(name), found.now_ms(name), idle_ms),
+        }
 
     def missing(self, name: str) -> str:
         """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.
@@ -160,7 +162,10 @@ class Readings:
         return made
 
     def _found(self, name: str) -> StateRows:
-        return StateRows({n: {name: each.rows.get(name, {})} for n, each in self.mirror.held().items()})
+        held = {n: each for n, each in self.mirror.held().items() if name in each.rows}
+        return StateRows(
+            {n: {name: each.rows[name]} for n, each in held.items()}, {n: of.fence for n, of in held.items()}
+        )
 
 
 def events(described: dict[str, Any]) -> int:

@@ -118,7 +118,7 @@ class BandCounts:
         """Return a count by band: of raw (0) or served (1) forecasts, `ISSUED`, `KNOWN` or `ONES`."""
         at = (kind * _SUMS + what) * self.width
         sums = self.sums[at : at + self.width]
-        return [*sums] if what == ISSUED else [each / UNIT if each % UNIT else each // UNIT for each in sums]
+        return [*sums] if what == ISSUED else [each / UNIT for each in sums]
 
     def days(self) -> dict[int, Self]:
         """Return the counts of each day since 1970 that is kept, the earliest first."""

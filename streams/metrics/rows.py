@@ -55,6 +55,11 @@ class StateRows:
         """Whether a stream has state; no row is read."""
         return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
 
+    def now_ms(self, stream: str) -> int:
+        """Return the stream time of the partitions that have rows of a stream: others may be ahead; 0: not known."""
+        held = [n for n, rows in self._held.items() if stream in rows and n in self.fences]
+        return max([self.fences[n].stream_time for n in held], default=0)
+
     def alone(self, stream: str) -> "StateRows":
         """Return the rows of one stream, with a cache of their own."""
         return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})

@@ -1,6 +1,6 @@
 """What ``trueup streams show`` reads and prints: the parts that need no broker."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from state.fence import FATES
 from state.frames import seal, unseal
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
+from state.scoring.ages import DAY_MS
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.records.skips import PoisonError
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("no_warm_up")
 SETTINGS = Settings()
 
 
-def learnt(stream: str, n: int, calibrator: str = DEFAULT_CALIBRATOR) -> dict[bytes, bytes]:
+def learnt(stream: str, n: int, calibrator: str = DEFAULT_CALIBRATOR, then: Sequence[Event] = ()) -> dict[bytes, bytes]:
     """Return the rows of a partition that has resolved ``n`` events of a stream and waits for one more."""
     stored: dict[bytes, bytes] = {}
     events: list[Event] = []
@@ -34,7 +35,7 @@ def learnt(stream: str, n: int, calibrator: str = DEFAULT_CALIBRATOR) -> dict[by
             Forecast(i, None, f"e{i}", stream, i % 10 / 10, (), 1000 + i),
             Outcome(i, None, f"e{i}", float(i % 3 == 0), 2000 + i),
         ]
-    events.append(Forecast(n, None, "last", stream, 0.5, (), 9000))
+    events += [Forecast(n, None, "last", stream, 0.5, (), 9000), *then]
     effects = Partition(Policies(default=Policy(calibrator)), stored.get).fold(events)
     return {key: row for key, row in effects.rows.items() if row is not None}
 
@@ -62,6 +63,13 @@ def test_the_newest_row_of_each_key_and_partition_counts(held: Held, trueup: Tru
     assert found["fates"].keys() == set(FATES)
     one = trueup("streams show s --json").json["streams"]["s"]
     assert [(each["partition"], each["version"]) for each in one["calibrators"]] == [(0, 5), (1, 4)]
+
+
+def test_a_stream_that_stopped_while_others_of_its_partition_go_on_has_no_input(held: Held, trueup: Trueup) -> None:
+    later = [Forecast(30 + n, None, f"t{n}", "t", 0.5, (), 9000 + 3 * DAY_MS) for n in range(5)]
+    held[SETTINGS.changelog] = {0: [*learnt("s", 20, then=later).items()]}
+    states = {of: trueup(f"streams show {of} --json").json["streams"][of]["standing"]["state"] for of in ("s", "t")}
+    assert states["s"] == "no input" != states["t"]
 
 
 def test_state_of_another_build_is_one_sentence_with_both_versions(held: Held, trueup: Trueup) -> None:

@@ -294,9 +294,9 @@ def same_stream(
     calibrator, outstanding = contenders[0].calibrator, contenders[0].outstanding
     assert look[3:] == (calibrator.learnt, calibrator.error(), calibrator.bound(outstanding))
     scored, apart = Scores(), WarmUp()
-    until = [made.warmed.get((stream, n), len(column["stream"])) for n in range(len(contenders))]
+    warm = [made.column(f"warm{n}").tolist() for n in range(len(contenders))]
     for i, y in resolved:
-        if i < until[0]:
+        if warm[0][i]:
             apart.observe(column["raw"][i], y)
         else:
             scored.observe(column["raw"][i], column["p0"][i], y, column["draw0"][i])
@@ -315,7 +315,7 @@ def same_stream(
             continue
         p, drawn = (made.column(f"{name}{n}").tolist() for name in ("p", "draw"))
         compared = Comparison()
-        both = [(i, y) for i, y in resolved if i >= max(until[0], until[n])]
+        both = [(i, y) for i, y in resolved if not warm[0][i] and not warm[n][i]]
         for i, y in both:
             compared.observe(column["p0"][i], p[i], y, drawn[i])
         row = table.get(kinds.COMPARISON.key(stream, policy.config, challenger.config))
@@ -342,6 +342,9 @@ def same_bands(
     row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
     assert (row is None) == (not of_stream.any())
     assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
+    moving = made.thresholds.get((stream, 0))
+    row = table.get(kinds.THRESHOLDS.key(stream, policy.bands.layout))
+    assert row is None or (moving is not None and kinds.THRESHOLDS.encode(moving) == row)
 
 
 def same_weights(stream: str, table: Table, made: PartitionResult) -> None:

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from agents.status import band_tables
 from cli.replay_table import show
 from replay.console import Console
 from replay.report import page
@@ -89,3 +90,9 @@ def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(t
     for each, before in zip(held["bands"], fixed["bands"], strict=True):
         assert each["raw"] == before["raw"]
         assert each["calibrated"]["forecasts"] == pytest.approx(before["raw"]["forecasts"], abs=150)
+    # Of a held volume raw scores have the bands that are configured, served ones those that keep it.
+    thresholds = [each["threshold"] for each in held["bands"]]
+    assert thresholds == [0.0, pytest.approx(0.1, abs=0.03), pytest.approx(0.27, abs=0.06)]
+    assert all(each["threshold"] is not None for each in shares["bands"])
+    table = next(band_tables.banded(held))
+    assert [row[2] for row in table.rows[2:]] == ["0.3", f"{thresholds[1]:.4g}", "0.6", f"{thresholds[2]:.4g}"]

@@ -153,3 +153,21 @@ def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp
     assert chosen.name is None
     assert chosen.headline == "No choice can be made from this replay: every outcome that is known is yes."
     assert not any("Serve the calibrated" in each for each in (chosen.headline, *chosen.reasons))
+
+
+def test_each_version_of_the_model_has_a_warm_up_as_live(tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(5), 1200
+    chance = rng.uniform(0.05, 0.4, n)
+    forecasts = [
+        {"event_id": str(i), "stream": "s", "p": float(p), "ts": START + i * DAY // 100, "model": f"v{2 * i // n}"}
+        for i, p in enumerate(chance)
+    ]
+    outcomes = [
+        {"event_id": str(i), "y": int(rng.random() < p / 2), "ts": START + i * DAY // 100 + DAY}
+        for i, p in enumerate(chance)
+    ]
+    plan = '[streams.s]\ncalibrator = "platt"\nunlabelled = "alike"\nmodel_version = "model"\n'
+    overall = scored(replayed(tmp_path, forecasts, outcomes, {"plan": plan}, resamples=100), "plan")
+    # The first answers a hundred before its first outcome, the other fifty before a map is carried over to it.
+    assert overall.warmup.issued == pytest.approx(150, abs=4)
+    assert overall.settled.issued + overall.warmup.issued == n
