@@ -380,31 +380,15 @@ def recent_of(group: Group, stream: str) -> list[Recent]:
     return [recent for recent in found if recent is not None]
 
 
+def compared(calibrator: str, options: dict[str, Any], other: dict[str, Any]) -> Policy:
+    """Return a policy of classes or numbers with segments, and a challenger that has other options."""
+    beside = Challenger(calibrator, options | other)
+    return Policy(calibrator, options, ttl_ms=10**9, segments=("country",), shadow=(beside,))
+
+
 def test_classes_and_numbers_move_too() -> None:
-    policies = Policies(
-        [
-            (
-                "classes",
-                Policy(
-                    "multiclass",
-                    {"classes": 3, "each": "prudent"},
-                    ttl_ms=10**9,
-                    segments=("country",),
-                    shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),
-                ),
-            ),
-            (
-                "numbers",
-                Policy(
-                    "quantile",
-                    {"levels": LEVELS},
-                    ttl_ms=10**9,
-                    segments=("country",),
-                    shadow=(Challenger("quantile", {"levels": LEVELS, "rate": 0.2}),),
-                ),
-            ),
-        ]
-    )
+    classes = compared("multiclass", {"classes": 3, "each": "prudent"}, {"each": "platt"})
+    policies = Policies([("classes", classes), ("numbers", compared("quantile", {"levels": LEVELS}, {"rate": 0.2}))])
     group = Group(policies, [Table() for _ in range(3)])
     rng = random.Random(2)
 
