@@ -18,7 +18,7 @@ from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.kind import kind_of
 from state.policies import Policies
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.rescale import Plan, RescaleError
 from state.rescale_parts import Moves
 from state.router import Router
@@ -33,7 +33,7 @@ from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, seeded
+from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, compared, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -378,12 +378,6 @@ def recent_of(group: Group, stream: str) -> list[Recent]:
     prefix = kinds.SEGMENT.letter + named(group.policies, stream).scored
     found = [kinds.SEGMENT.decode(row).recent for table in group.tables for row in table.of(prefix).values()]
     return [recent for recent in found if recent is not None]
-
-
-def compared(calibrator: str, options: dict[str, Any], other: dict[str, Any]) -> Policy:
-    """Return a policy of classes or numbers with segments, and a challenger that has other options."""
-    beside = Challenger(calibrator, options | other)
-    return Policy(calibrator, options, ttl_ms=10**9, segments=("country",), shadow=(beside,))
 
 
 def test_classes_and_numbers_move_too() -> None:
