@@ -50,6 +50,9 @@ FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
 SPECS: Final = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
+#: What is served of numbers and of classes, and what was forecast.
+LAW, CLASSES = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
+RAW_LAW, RAW_CLASSES = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
 
 
 class Row(NamedTuple):
@@ -76,21 +79,20 @@ def issued() -> LedgerRow:
 
 def _ledger() -> dict[str, LedgerRow]:
     entry = issued()
-    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
     challengers = Shadow("2db8db98", 3, 0.31, 0.31, b""), Shadow("0011aaff", 0, 0.5, 0.4375, b"\1\2\3\4")
     return {
         "ledger-issued": entry,
         "ledger-shadowed": altered(entry, shadows=challengers),
         "ledger-resolved": altered(entry, status=RESOLVED, resolved_ts=1_700_000_060_000, y=1.0),
-        "ledger-numbers": altered(entry, raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
-        "ledger-classes": altered(entry, raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS),
+        "ledger-numbers": altered(entry, raw=Normal(0.5, 2.0), p=LAW, draw=LAW, kind=QUANTILES),
+        "ledger-classes": altered(entry, raw=Probs((0.25, 0.25, 0.5)), p=CLASSES, draw=CLASSES, kind=PROBS),
         "ledger-numbers-shadowed": altered(
             entry,
             raw=Normal(0.5, 2.0),
-            p=law,
-            draw=law,
+            p=LAW,
+            draw=LAW,
             kind=QUANTILES,
-            shadows=(Shadow("2db8db98", 3, law, law, b"\1\2"), Shadow("0011aaff", 0, law, law, b"")),
+            shadows=(Shadow("2db8db98", 3, LAW, LAW, b"\1\2"), Shadow("0011aaff", 0, LAW, LAW, b"")),
             layout=b"\1\2\3\4",
             groups=(2, 66),
         ),
@@ -181,15 +183,13 @@ def _history(n: int) -> History:
 
 
 def _vectors() -> dict[str, VectorHistory]:
-    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
-    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
-    made = {name: VectorHistory.of(law) for name in ("numbers", "numbers-windows")}
-    made |= {name: VectorHistory.of(classes) for name in ("classes", "classes-windows")}
+    made = {name: VectorHistory.of(LAW) for name in ("numbers", "numbers-windows")}
+    made |= {name: VectorHistory.of(CLASSES) for name in ("classes", "classes-windows")}
     for name, n in (("", 1), ("-windows", vector_history.WINDOW + 3)):
         for t in range(n):
             key = b"event-%d" % t
-            made["numbers" + name].observe(raw_law, law, (1.5, -0.25, 1.0)[t % 3], key)
-            made["classes" + name].observe(raw_classes, classes, float(2 * t % 3), key)
+            made["numbers" + name].observe(RAW_LAW, LAW, (1.5, -0.25, 1.0)[t % 3], key)
+            made["classes" + name].observe(RAW_CLASSES, CLASSES, float(2 * t % 3), key)
     return made
 
 
@@ -256,25 +256,21 @@ def _segment() -> SegmentScores:
 
 
 def _pairs() -> dict[str, SegmentPairScores]:
-    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
-    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
     made = {"numbers": SegmentPairScores(), "classes": SegmentPairScores(), "none": SegmentPairScores()}
     for window in (30, 30, *[40] * 300, 60):
         y = (1.5, -0.25, 1.0)[window // 10 % 3]
-        observe_segments([made["numbers"]], raw_law, law, y, window)
-        observe_segments([made["classes"]], raw_classes, classes, float(int(y) % 3), window)
+        observe_segments([made["numbers"]], RAW_LAW, LAW, y, window)
+        observe_segments([made["classes"]], RAW_CLASSES, CLASSES, float(int(y) % 3), window)
     for scores in made.values():
         scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
     return made
 
 
 def _compared() -> dict[str, PairScores]:
-    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
-    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
     made = {"numbers": PairScores(), "classes": PairScores(), "none": PairScores()}
     for y in (1.5, -0.25, 1.0):
-        made["numbers"].observe(raw_law, law, y)
-        made["classes"].observe(raw_classes, classes, float(int(y) % 3))
+        made["numbers"].observe(RAW_LAW, LAW, y)
+        made["classes"].observe(RAW_CLASSES, CLASSES, float(int(y) % 3))
     return made
 
 

@@ -144,6 +144,12 @@ def promoted(policies: Policies) -> Policies:
     return Policies(patterns, early_ttl_ms=policies.early_ttl_ms)
 
 
+def compared(calibrator: str, options: dict[str, Any], other: dict[str, Any]) -> Policy:
+    """Return a policy of classes or numbers with segments, and a challenger that has other options."""
+    beside = Challenger(calibrator, options | other)
+    return Policy(calibrator, options, ttl_ms=10**9, segments=("country",), shadow=(beside,))
+
+
 Answer = Literal["no", "yes", "against", "drift"]
 
 

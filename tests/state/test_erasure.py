@@ -6,15 +6,16 @@ import orjson
 import pytest
 
 from state import ledger
-from state.events import ERASE, Calibrated, Forecast, Outcome, Rejected
-from state.fence import INPUT_FATES
+from state.engine import Partition
+from state.events import ERASE, Calibrated, Event, Forecast, Outcome, Rejected
+from state.fence import INPUT_FATES, OUTCOME_ERASED
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Policy
 from state.rescale import Plan, RescaleError, rescaled
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
-from tests.state.histories import Table, Worker, fates
+from tests.state.histories import Table, Worker, fates, folded_again, play, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -97,6 +98,23 @@ def test_an_erased_event_goes_with_its_records_to_another_number_of_partitions()
     for n in range(1, 4):
         one.fold(forecast(n, f"c{n}", 1100 + n))
     assert one.table.entry("a") is None
+
+
+def test_erasures_survive_crashes_anywhere_byte_for_byte() -> None:
+    history = play(seeded(400, seed=3))
+    events: list[Event] = [
+        each._replace(y=ERASE) if isinstance(each, Outcome) and n % 4 == 0 else each
+        for n, each in enumerate(history.events)
+    ]
+
+    def make(table: Table) -> Partition:
+        return Partition(history.policies, table.get)
+
+    whole, said = folded_again(make, events, [])
+    assert whole.fence.fates[OUTCOME_ERASED] > 30
+    crashes = [(3, "killed"), (4, "checkpoint"), (2, "lost"), (5, "twice"), (3, ""), (4, "reset")] * 30
+    again, repeated = folded_again(make, events, crashes)
+    assert (again, repeated) == (whole, said)
 
 
 def test_what_an_erased_event_has_taught_stays_and_what_waited_is_not_learnt() -> None:

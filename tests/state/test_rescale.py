@@ -18,7 +18,7 @@ from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.kind import kind_of
 from state.policies import Policies
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.rescale import Plan, RescaleError
 from state.rescale_parts import Moves
 from state.router import Router
@@ -33,7 +33,7 @@ from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, seeded
+from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, compared, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -381,30 +381,8 @@ def recent_of(group: Group, stream: str) -> list[Recent]:
 
 
 def test_classes_and_numbers_move_too() -> None:
-    policies = Policies(
-        [
-            (
-                "classes",
-                Policy(
-                    "multiclass",
-                    {"classes": 3, "each": "prudent"},
-                    ttl_ms=10**9,
-                    segments=("country",),
-                    shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),
-                ),
-            ),
-            (
-                "numbers",
-                Policy(
-                    "quantile",
-                    {"levels": LEVELS},
-                    ttl_ms=10**9,
-                    segments=("country",),
-                    shadow=(Challenger("quantile", {"levels": LEVELS, "rate": 0.2}),),
-                ),
-            ),
-        ]
-    )
+    classes = compared("multiclass", {"classes": 3, "each": "prudent"}, {"each": "platt"})
+    policies = Policies([("classes", classes), ("numbers", compared("quantile", {"levels": LEVELS}, {"rate": 0.2}))])
     group = Group(policies, [Table() for _ in range(3)])
     rng = random.Random(2)
 

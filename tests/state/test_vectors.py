@@ -11,6 +11,7 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Policy
+from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
@@ -111,3 +112,23 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
     scores = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", NUMBERS.config)]).total
     assert isinstance(scores, QuantileScores)
     assert scores.error("calibrated") < scores.error("raw") / 2
+
+
+@pytest.mark.parametrize("stream", ["numbers", "classes"])
+def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_history, "WINDOW", 10)
+    first, last = (0.0, 1.0) if stream == "classes" else (-3.25, 1.5)
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    rows_of = []
+    for label in (first, last):
+        worker = Worker(POLICIES)
+        worker.fold(*(forecast(t, f"e{t}", stream) for t in range(25)))  # before any is learnt, so all are served alike
+        worker.fold(*(outcome(t, f"e{t}", label if t == 3 else FIT[stream]) for t in range(25)))
+        worker.fold(outcome(25, "e3", last))
+        rows_of.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key(stream, policy.config)]))
+    revised, right = rows_of
+    assert revised.windows == 2
+    assert revised._past == right._past
+    assert revised._closed == right._closed
+    assert revised._past[0] != revised._past[1]

@@ -21,6 +21,7 @@ from state.policy import Challenger, Policy
 from state.rescale_stream import Divided
 from state.versions import MOST, OTHER, CarriedLine, Version, Versions, line
 from tests.state.histories import Table, Worker, folded_again
+from tests.state.logistic import logistic, logit
 
 DAY = 86_400_000
 POLICY = Policy("prudent+certified", model_version="model.version", ttl_ms=10 * DAY, unlabelled="alike")
@@ -28,14 +29,6 @@ PLAN = Policies(default=POLICY)
 BESIDE = Challenger("prudent", {}), Challenger("identity", {})
 MARKED: dict[str, Any] = {"bands": Bands(("pass", "review"), (0.0, 0.3)), "interval": 0.9}
 SMALL = Policies(default=replace(POLICY, calibrator="platt", ttl_ms=40, shadow=BESIDE, **MARKED))
-
-
-def sigmoid(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
-
-
-def logit(p: float) -> float:
-    return math.log(p / (1.0 - p))
 
 
 class Scored:
@@ -55,14 +48,14 @@ class Scored:
         for _ in range(n):
             self.now += 1000
             z = self.random.gauss(self.mean, 1.5)
-            at, raw = next(self.offsets), sigmoid(slope * z + offset)
+            at, raw = next(self.offsets), logistic(slope * z + offset)
             made = Forecast(at, b"k", f"e{at}", "s", raw, (), self.now, version=version)
             (answer,) = self.worker.fold(made).outputs
             assert isinstance(answer, Calibrated)
             assert isinstance(answer.p, float)
-            found.append((sigmoid(z), answer.p))
+            found.append((logistic(z), answer.p))
             if told:
-                y = float(self.random.random() < sigmoid(z))
+                y = float(self.random.random() < logistic(z))
                 self.worker.fold(Outcome(at, b"k", f"e{at}", y, self.now))
         return found
 
@@ -319,10 +312,10 @@ def test_the_line_undoes_another_scale_of_the_same_scores(slope: float, offset: 
     old, new = Version("1", "00000001"), Version("2", "00000002")
     for _ in range(3000):
         z = chance.gauss(-1.0, 1.5)
-        old.observe(sigmoid(z), 0)
+        old.observe(logistic(z), 0)
         z = chance.gauss(-1.0, 1.5)
-        new.observe(sigmoid(slope * z + offset), 0)
-    found = line(new, old, lambda p: sigmoid(1.2 * logit(p) - 0.5))
+        new.observe(logistic(slope * z + offset), 0)
+    found = line(new, old, lambda p: logistic(1.2 * logit(p) - 0.5))
     for z in (-3.0, -1.0, 1.0):
         assert found.slope * (slope * z + offset) + found.offset == pytest.approx(1.2 * z - 0.5, abs=0.25)
 
@@ -334,7 +327,7 @@ def test_scores_that_are_all_alike_move_by_an_offset_alone() -> None:
         new.observe(0.9, 0)
     found = line(new, old, lambda p: p)
     assert found.slope == 1.0
-    assert sigmoid(logit(0.9) + found.offset) == pytest.approx(0.3, abs=0.06)
+    assert logistic(logit(0.9) + found.offset) == pytest.approx(0.3, abs=0.06)
     assert line(new, Version("3", "00000003"), lambda p: p) == CarriedLine(1.0, 0.0)
 
 

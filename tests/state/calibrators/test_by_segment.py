@@ -12,16 +12,9 @@ from hypothesis import strategies as st
 
 from state.calibrators.by_segment import BySegment
 from state.calibrators.prudent import Prudent
+from tests.state.logistic import log_loss, logistic
 
 Event = tuple[float, tuple[int, ...], float]  # forecast, slots, outcome
-
-
-def logistic(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
-
-
-def log_loss(p: float, y: float) -> float:
-    return -math.log(p if y > 0.5 else 1.0 - p)
 
 
 def events(n: int, shift: Callable[[int, tuple[int, ...]], float], groups: Any, seed: int = 1) -> list[Event]:

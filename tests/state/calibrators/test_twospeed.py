@@ -15,18 +15,11 @@ from state.calibrators.guard import WEIGHT
 from state.calibrators.runs import SPAN
 from state.calibrators.twospeed import ZEROS, TwoSpeed
 from state.policy import DEFAULT_CALIBRATOR
+from tests.state.logistic import log_loss, logistic
 
 INSIDE = st.floats(1e-6, 1 - 1e-6)
 STREAMS = st.lists(st.tuples(INSIDE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=200)
 SPECS = ("twospeed", "prudent", DEFAULT_CALIBRATOR)
-
-
-def logistic(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
-
-
-def log_loss(p: float, y: float) -> float:
-    return -math.log(p if y > 0.5 else 1.0 - p)
 
 
 def play(calibrator: Calibrator, raw: Sequence[float], y: Sequence[float], due: Sequence[int]) -> list[float]:

@@ -8,13 +8,10 @@ import pytest
 
 from state.scoring.ages import DAY_MS
 from state.scoring.distribution import CELLS, ENOUGH, FEWEST, RECENT, SHIFTED, Distribution, psi
+from tests.state.logistic import logistic
 
 #: Forecasts of a day, and days before anything is asked.
 DAILY, DAYS = 240, 40
-
-
-def logistic(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
 
 
 def played(found: Distribution, z: Callable[[float], float], first: float, last: float, seed: int = 1) -> list[float]:

@@ -4,6 +4,11 @@ import random
 
 import pytest
 
+from state import kinds
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring import history
 from state.scoring.history import History
 
@@ -57,3 +62,50 @@ def test_a_stream_that_draws_nothing_keeps_its_worst_window_once() -> None:
     assert known.worst("draw") is known.worst("calibrated")
     drawn = told(made(420))
     assert len(known.encode_closed()) < 0.65 * len(drawn.encode_closed())
+
+
+def folded(events: list[Event], size: int, *, restart: bool) -> dict[bytes, bytes]:
+    """Fold events in batches of a size, on a fresh partition for each batch or on one; return the rows."""
+    table: dict[bytes, bytes] = {}
+    policies = Policies(default=Policy("calibrated_regression+minimax", features=2))
+    partition = Partition(policies, table.get)
+    for start in range(0, len(events), size):
+        if restart:
+            partition = Partition(policies, table.get)
+        for key, row in partition.fold(events[start : start + size]).rows.items():
+            if row is None:
+                table.pop(key, None)
+            else:
+                table[key] = row
+    return kinds.apart(table)
+
+
+def joined(n: int) -> list[Event]:
+    """Forecasts of two streams, each answered three events later."""
+    rng = random.Random(4)
+    events: list[Event] = []
+    outcomes = 0
+    for t in range(n):
+        x = (rng.uniform(-1, 1), rng.uniform(-1, 1))
+        events.append(Forecast(t, None, f"e{t}", f"s{t % 2}", rng.random(), x, t))
+        if t >= 3:
+            events.append(Outcome(outcomes, None, f"e{t - 3}", float(rng.random() < 0.4), t))
+            outcomes += 1
+    return events
+
+
+def test_no_cut_of_batches_and_no_restart_shows_in_the_rows() -> None:
+    events = joined(230)
+    whole = folded(events, 1000, restart=False)
+    scores = {key: row for key, row in whole.items() if key[:1] in (kinds.SCORES.letter, kinds.WINDOWS.letter)}
+    assert len(scores) == 4
+    for size, restart in ((1, False), (7, True), (64, True)):
+        cut = folded(events, size, restart=restart)
+        assert {key: cut[key] for key in scores} == scores
+
+
+def test_the_engine_scores_features_and_windows() -> None:
+    table = folded(joined(230), 40, restart=False)
+    known = kinds.history(table[kinds.SCORES.key("s0")], table[kinds.WINDOWS.key("s0")])
+    assert (known.windows, known.total.n) == (2, 114)
+    assert len(known.bias.along("calibrated")) == 2

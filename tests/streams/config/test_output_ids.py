@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import logging
+import socket
 from typing import Any
 
 import pytest
@@ -111,6 +113,31 @@ def test_nothing_is_registered_where_schemas_of_another_kind_are() -> None:
 def test_who_may_not_ask_is_told_so() -> None:
     with pytest.raises(SettingsError, match=r"calibrated-value, which cannot be read: .*401"):
         known(StandIn(authorization="Bearer x"))
+
+
+def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
+    registry = StandIn(broken=[503, 500, 429])
+    with caplog.at_level(logging.WARNING, "trueup"):
+        assert len(known(registry)) == 2
+    waits = [line for line in caplog.messages if "waiting for the schema registry" in line]
+    assert len(waits) == 3
+    assert "503" in waits[0]
+
+
+def test_whoever_waits_can_be_stopped() -> None:
+    async def scene(url: str) -> None:
+        stop, waiting = asyncio.Event(), wait.Wait()
+        asked = asyncio.create_task(output_ids.awaited(settings(url), ["calibrated"], waiting, stop))
+        while not waiting.seconds:  # noqa: ASYNC110 - it is no event
+            await asyncio.sleep(0.01)
+        stop.set()
+        assert await asked is None
+        assert waiting.seconds == 0
+
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        asyncio.run(scene(f"http://127.0.0.1:{taken.getsockname()[1]}"))
 
 
 def test_whoever_waits_is_told_what_the_registry_says() -> None:

@@ -304,6 +304,13 @@ def test_credentials_that_would_not_be_used_are_refused(protocol: str, names: st
         assert f"TRUEUP_SECURITY_PROTOCOL is {protocol}" in said
 
 
+def test_plain_text_has_no_context_and_no_credentials() -> None:
+    security = Security()
+    assert security.context is None
+    assert security.credentials() is None
+    assert security.client_options() == {"security_protocol": "PLAINTEXT", "ssl_context": None}
+
+
 def test_tls_verifies_certificates_and_names() -> None:
     security = Security(protocol="SSL")
     context = security.context
@@ -321,6 +328,20 @@ def test_another_process_makes_a_tls_context_of_its_own() -> None:
     sent = pickle.loads(pickle.dumps(security))  # noqa: S301 - its own
     assert sent == security
     assert sent.context is not security.context
+
+
+def test_sasl_goes_over_tls_for_both_kinds_of_client() -> None:
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", username="ann", password="hunter2")  # noqa: S106
+    assert security.client_options() == {
+        "security_protocol": "SASL_SSL",
+        "ssl_context": security.context,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": "hunter2",
+    }
+    credentials = security.credentials()
+    assert isinstance(credentials, faust.SASLCredentials)
+    assert (credentials.username, credentials.password, credentials.ssl_context) == ("ann", "hunter2", security.context)
 
 
 @pytest.mark.parametrize("field", ["cafile", "certfile"])

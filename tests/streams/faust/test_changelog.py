@@ -7,18 +7,10 @@ import pytest
 from state import kinds
 from streams.faust.changelog import Changelog, FencedError, MovedError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
+from tests.streams.clock import Clock
 from tests.streams.fakes import Producer
 
 TOPIC = "changelog"
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Worker(Changelog):

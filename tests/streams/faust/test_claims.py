@@ -67,6 +67,25 @@ def test_a_claim_that_fails_ends_the_process(
     assert topology.failure is producer.failure
 
 
+def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
+    run: Run, topology: Topology, producer: Producer
+) -> None:
+    table = topology.table
+    run(topology.table.claim(0))
+    table.changelog.activate(0)
+    for partition in range(1, 16):
+        table.changelog.release(partition)
+    run(topology.renew())
+    assert claims(producer) == [0]
+    table.changelog._writers[0].since -= RENEW_SECONDS
+    run(topology.renew())
+    assert claims(producer) == [0, 0]
+    table.changelog._writers[0].since -= RENEW_SECONDS
+    run(table.commit(0, {b"a": b"1"}))
+    assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()] * 3 + [b"a"]
+    assert table.offset(0) == 3
+
+
 def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
     run: Run, topology: Topology, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:

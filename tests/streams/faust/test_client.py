@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher
-from aiokafka.errors import KafkaError, NodeNotReadyError
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
 from aiokafka.protocol.group import JoinGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
@@ -145,6 +145,23 @@ def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_
     assert said[0] == "broker 0 does not answer"
     assert said[1].startswith("broker 0 answers again, after ")
     assert len(said) == 2
+
+
+def test_a_broker_that_freezes_again_is_silent_again() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        for _ in range(2):
+            await client.send(0, MetadataRequest([]))
+            brokers[0].awake.clear()
+            with pytest.raises(RequestTimedOutError):
+                await client.send(0, MetadataRequest([]))
+            asked = asyncio.create_task(client.send(0, MetadataRequest([])))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert isinstance(asked.exception(), NodeNotReadyError)
+            brokers[0].awake.set()
+            await until(lambda: not client.silent)
+
+    run(scenario)
 
 
 def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it_again(

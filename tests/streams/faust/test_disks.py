@@ -9,8 +9,9 @@ from faust.types import TP
 
 from agents.topology import Topology
 from state import kinds
+from streams.faust import stores
 from streams.kafka.provenance import Described, Origin
-from tests.streams.brokers import C0
+from tests.streams.brokers import C0, Brokers
 from tests.streams.fakes import Producer, record, wire
 
 DAY = 86_400_000
@@ -136,6 +137,26 @@ def test_rows_that_are_restored_from_the_first_record_are_as_of_its_reading(
     monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 9, NOW - 80 * DAY)])
     assert table.store.as_of(0) == NOW
+
+
+def test_faust_restores_all_of_what_was_set_aside_and_nothing_twice_of_the_rest(tmp_path: Path) -> None:
+    left(tmp_path, 7)
+
+    async def recover() -> tuple[int | None, ...]:
+        topology = wire(tmp_path)
+        cast("Producer", topology.app.faust.producer).ends[C0] = 5
+        consumer = topology.app.consumer
+        consumer._thread = Brokers()
+        consumer._ours = True
+        offsets = topology.app.faust.tables.recovery.active_offsets  # type: ignore[attr-defined]
+        other, gone = TP(C0.topic, 1), TP(C0.topic, 2)
+        cast("Producer", topology.app.faust.producer).ends[other] = 5
+        topology.table.store.write(1, [(stores.ORIGIN, OURS.encode())], 3, NOW)
+        offsets.update({C0: 7, other: 3, gone: 3})  # as Faust has read them, or remembers
+        await consumer.highwaters(C0, other, gone)
+        return offsets[C0], offsets[other], offsets[gone]
+
+    assert asyncio.run(recover()) == (None, 3, None)
 
 
 def test_keys_of_the_store_are_no_rows(tmp_path: Path) -> None:

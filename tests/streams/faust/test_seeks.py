@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
-from tests.streams.fakes import Producer
+from tests.streams.fakes import Producer, record
 
 # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -146,6 +146,17 @@ def overtake(brokers: Brokers, consumer: BatchConsumer) -> None:
     brokers.append(F0, 10)
     brokers.positions[F0] = consumer._handed[F0] = 2
     brokers.first[F0] = 7
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
+def test_a_topic_that_ends_before_the_position_ends_the_worker(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    brokers.first[F0], brokers.positions[F0], consumer._handed[F0] = 0, 11, 9
+    assert run(fetched(consumer, topology)) == []
+    assert isinstance(topology.failure, DataLossError)
+    assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 
 
 @pytest.mark.parametrize("when", ["before the brokers are asked", "meanwhile"])
@@ -317,6 +328,53 @@ def taken(consumer: BatchConsumer, partition: int) -> Batch:
     batch = consumer.partition_buffers[partition].take(10, 1000, consumer, 0.0, lambda: 0.0)
     assert batch is not None
     return batch
+
+
+async def taken_up(consumer: BatchConsumer, _: Topology) -> None:
+    with pytest.raises(RebalanceAgain):
+        await consumer.perform_seek()
+
+
+async def restored(consumer: BatchConsumer, topology: Topology) -> None:
+    await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
+    with pytest.raises(RebalanceAgain):
+        await consumer._while_ours(topology.renew())
+
+
+async def sought_back(consumer: BatchConsumer, _: Topology) -> None:
+    consumer._dropped = {C0}
+    await consumer._seek_back()
+
+
+@pytest.mark.parametrize("meeting", [taken_up, restored, sought_back], ids=lambda each: each.__name__)
+def test_damage_that_is_found_while_nothing_is_folded_has_the_partitions_shared_out_anew_and_ends_nothing(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    meeting: Callable[[BatchConsumer, Topology], Awaitable[None]],
+) -> None:
+    def damaged(*_: object) -> None:
+        raise DamagedStoreError(0, "the rows of partition 0 are damaged")
+
+    async def found(*_: object) -> None:
+        damaged()
+
+    async def scenario() -> None:
+        consumer._ours = True
+        await meeting(consumer, topology)
+        await asyncio.sleep(0)
+
+    brokers.assigned = {F0, O0, C0}
+    for name in ("applied", "renew"):
+        monkeypatch.setattr(topology, name, found)
+    monkeypatch.setattr(topology, "restore", damaged)
+    monkeypatch.setattr(topology.table, "following", damaged)
+    run(scenario())
+    assert [name for name, _ in brokers.calls] == ["rejoin"], "once"
+    assert cast("Assignor", consumer.app.assignor).lost == {0}
+    assert topology.failure is None
 
 
 def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(

@@ -13,15 +13,15 @@ from unittest.mock import AsyncMock, Mock, call
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
-from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
+from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
-from faust.types import Message
+from faust.types import TP, Message
 
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust import producing
-from streams.faust.fetching import LoopConsumer, Rest
+from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
 from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
@@ -71,6 +71,23 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
     monkeypatch.setattr(kafka._client, "close", closed := AsyncMock())
     run(thread.on_thread_stop())
     closed.assert_awaited()
+    kafka._fetcher = None
+
+
+@pytest.mark.parametrize(("settings", "most"), [(Settings(), 400), (Settings(session_seconds=1), 166)])
+def test_a_fetch_waits_at_its_broker_for_less_than_makes_the_broker_silent(
+    run: Run, thread: LoopConsumer, most: int
+) -> None:
+    kafka = thread._ensure_consumer()
+    assert kafka._fetch_max_wait_ms == most < kafka._client._request_timeout_ms
+    kafka._fetcher = SimpleNamespace()
+
+    async def throttle(*pair: list[TP]) -> int:
+        thread.throttle(*pair)
+        return cast("int", kafka._fetcher._fetch_max_wait_ms)
+
+    assert run(throttle([F0], [])) == 100
+    assert run(throttle([], [F0])) == most
     kafka._fetcher = None
 
 
@@ -131,6 +148,28 @@ def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once
         return fetched
 
     assert run(scenario()) > 10
+
+
+def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
+    errors: list[tuple[TP, Exception]] = []
+    lost = OffsetOutOfRangeError({F0: 5})
+
+    async def scenario() -> list[bool]:
+        await asyncio.sleep(0)
+        states = {tp: TopicPartitionState(None) for tp in (F0, O0, C0)}
+        assignment = SimpleNamespace(state_value=states.get)
+        subscriptions = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+        fetcher = SimpleNamespace(_set_error=lambda *each: errors.append(each), _subscriptions=subscriptions)
+        report_lost_positions(fetcher, (F, O))
+        fetcher._set_error(F0, lost)
+        fetcher._set_error(C0, OffsetOutOfRangeError({C0: 5}))
+        fetcher._set_error(O0, NoOffsetForPartitionError(O0))
+        moved = TP(O, 1)  # while its committed offset was asked for
+        fetcher._set_error(moved, NoOffsetForPartitionError(moved))
+        return [states[tp].awaiting_reset for tp in (F0, O0, C0)]
+
+    assert run(scenario()) == [False, True, True]
+    assert errors == [(F0, lost)]
 
 
 class Coordination:

@@ -12,30 +12,20 @@ from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
-from state.policy import Challenger, Policy
+from state.policy import Policy
 from state.scoring.vector_history import VectorHistory
 from streams.metrics import vectors
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import read
-from tests.state.histories import Worker, judged_at_once
+from tests.state.histories import Worker, compared, judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 LEVELS = (0.1, 0.5, 0.9)
 POLICIES = {
-    "numbers": Policy(
-        "quantile",
-        {"levels": LEVELS},
-        segments=("country",),
-        shadow=(Challenger("quantile", {"levels": LEVELS, "rate": 0.3}),),
-    ),
-    "classes": Policy(
-        "multiclass",
-        {"classes": 3, "each": "identity"},
-        segments=("country",),
-        shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),
-    ),
+    "numbers": compared("quantile", {"levels": LEVELS}, {"rate": 0.3}),
+    "classes": compared("multiclass", {"classes": 3, "each": "identity"}, {"each": "platt"}),
 }
 BOTH = ["numbers", "classes"]
 

@@ -7,16 +7,7 @@ from state.policies import Policies
 from state.policy import Policy
 from streams.metrics import slots
 from streams.metrics.slots import REVIEW_SECONDS, Slots, named
-
-
-class Clock:
-    """Stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.streams.clock import Clock
 
 
 def test_names_of_the_configuration_are_those_without_a_wildcard() -> None:

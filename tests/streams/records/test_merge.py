@@ -12,21 +12,12 @@ from hypothesis import strategies as st
 from state.journal import NONE, Entry, Journal, last
 from state.witnesses import SLACK
 from streams.records.merge import BEHIND, Batch, PartitionBuffer, RewrittenError, believed
+from tests.streams.clock import Clock
 from tests.streams.fakes import record
 
 F, O = 0, 1  # noqa: E741 - forecasts and outcomes, as `state.fence` numbers them
 SOURCES = (TP("f", 3), TP("o", 3))
 Record: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
-
-
-class Clock:
-    """Time that passes when a test says so, s."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def buffer() -> PartitionBuffer:
@@ -69,7 +60,7 @@ def take(
     patience: float = 10.0,
     clock: Callable[[], float] | None = None,
 ) -> Batch | None:
-    return of.take(limit, size, Reading(caught_up), patience, clock or Clock())
+    return of.take(limit, size, Reading(caught_up), patience, clock or Clock(100.0))
 
 
 def acknowledge(of: PartitionBuffer) -> None:
@@ -134,7 +125,7 @@ def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
 
 
 def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone() -> None:
-    of, clock = buffer(), Clock()
+    of, clock = buffer(), Clock(100.0)
     of.add(O, made(O, 1, 2))
     assert take(of, never, clock=clock) is None
     clock.now += 9.9
@@ -144,7 +135,7 @@ def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone()
 
 
 def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
-    of, clock = buffer(), Clock()
+    of, clock = buffer(), Clock(100.0)
     of.add(F, made(F, 1, 3))
     assert take(of, never, clock=clock) is None
     clock.now += 9
@@ -181,7 +172,7 @@ def test_ends_pass_over_offsets_that_are_not_records() -> None:
 
 
 def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch() -> None:
-    of, clock = buffer(), Clock()
+    of, clock = buffer(), Clock(100.0)
     of.add(F, made(F, 1, 2))
     first = take(of, limit=1)
     of.restart()
@@ -419,7 +410,7 @@ def test_a_head_far_ahead_waits_for_the_records_behind_it_until_the_topic_is_cau
 
 
 def test_patience_also_ends_the_wait_for_the_records_behind_a_head() -> None:
-    of, clock = buffer(), Clock()
+    of, clock = buffer(), Clock(100.0)
     of.add(F, made(F, 1))
     of.add(O, made(O, HOUR, 1))
     assert take(of, never, clock=clock) is None

@@ -99,29 +99,25 @@ def said_in(value: bytes) -> dict[str, Any]:
     return {**said, "carried": texts}
 
 
-@given(
-    st.builds(
-        Calibrated,
-        key=st.none(),
-        event_id=EVENTS,
-        stream=NAMES,
-        raw=PROBABILITIES,
-        p=PROBABILITIES,
-        draw=PROBABILITIES,
-        calibrator=NAMES,
-        config=st.just("0123abcd"),
-        version=COUNTS,
-        ts=COUNTS,
-        applied=COUNTS,
-        carried=CARRIED,
-        band=st.just("") | NAMES,
-        points=st.none() | st.integers(-(2**31), 2**31 - 1),
-        low=st.none(),
-        high=st.none(),
-        why=st.just(""),
-    )
-    | st.just(MEASURED)
+#: Fields that answers and joined forecasts have.
+NAMED = {"key": st.none(), "event_id": EVENTS, "stream": NAMES, "calibrator": NAMES, "version": COUNTS}
+SHARED: dict[str, Any] = {**NAMED, **dict.fromkeys(("raw", "p", "draw"), PROBABILITIES)}
+ANSWERS = st.builds(
+    Calibrated,
+    **SHARED,
+    config=st.just("0123abcd"),
+    ts=COUNTS,
+    applied=COUNTS,
+    carried=CARRIED,
+    band=st.just("") | NAMES,
+    points=st.none() | st.integers(-(2**31), 2**31 - 1),
+    low=st.none(),
+    high=st.none(),
+    why=st.just(""),
 )
+
+
+@given(ANSWERS | st.just(MEASURED))
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
     said, value = encode_calibrated(one), MADE.calibrated(one)
     assert orjson.loads(said) == shown(one)
@@ -133,25 +129,19 @@ def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) 
     assert bits == [struct.pack("<d", each) for each in (one.raw, one.p, one.draw)]
 
 
-@given(
-    st.builds(
-        Resolved,
-        key=st.none(),
-        event_id=EVENTS,
-        stream=NAMES,
-        raw=PROBABILITIES,
-        p=PROBABILITIES,
-        draw=PROBABILITIES,
-        y=st.sampled_from([0.0, 1.0]),
-        calibrator=NAMES,
-        version=COUNTS,
-        issued_ts=COUNTS,
-        resolved_ts=COUNTS,
-        revision=COUNTS,
-        implied=st.booleans(),
-        carried=st.none(),
-    )
+JOINED = st.builds(
+    Resolved,
+    **SHARED,
+    y=st.sampled_from([0.0, 1.0]),
+    issued_ts=COUNTS,
+    resolved_ts=COUNTS,
+    revision=COUNTS,
+    implied=st.booleans(),
+    carried=st.none(),
 )
+
+
+@given(JOINED)
 def test_a_joined_forecast_is_read_back_and_is_what_the_library_writes(one: Resolved) -> None:
     said, value = encode_resolved(one), MADE.resolved(one)
     assert orjson.loads(said) == shown(one)

@@ -635,6 +635,28 @@ def test_an_id_that_the_registry_refuses_and_a_reference_that_it_lacks_are_no_sc
     assert "there is no subjects/gone/versions/1" in caplog.messages[0]
 
 
+def test_who_waits_says_for_which_schema_of_which_source(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
+    stand_in = StandIn({"schemas/ids/7": referring()}, {"schemas/ids/7": 500})
+
+    async def scene() -> None:
+        async with stand_in.served() as url:
+            held = Schemas(Registry(url))
+            waiting = asyncio.create_task(held.load({7: "scores"}))
+            while not caplog.messages:  # noqa: ASYNC110 - the log is what is looked at
+                await asyncio.sleep(0.01)
+            assert held.wait.said == "waiting for the schema registry, for schema 7"
+            assert "to know schema 7 of source scores: " in caplog.messages[0]
+            stand_in.statuses.clear()
+            await waiting
+            assert held.wait.said == ""
+
+    with caplog.at_level(logging.WARNING, "trueup"):
+        asyncio.run(scene())
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
