@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
 
 from replay.sources.column import Column, quoted, shown
@@ -176,13 +176,18 @@ def _guess(head: bytes) -> str:
     return "utf-8"
 
 
+def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3]) -> Any:  # noqa: ANN401 - has no public name
+    """Return what reads rows; several blanks separate as one does."""
+    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=separator == " ")
+
+
 def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield each separator with the first rows as they are then; there is at least one row."""
     for separator in _SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
             try:
-                rows.extend(islice(csv.reader(file, delimiter=separator, strict=True), _HEAD))
+                rows.extend(islice(_reader(file, separator, csv.QUOTE_MINIMAL), _HEAD))
             except csv.Error:
                 rows = rows or [[]]
         yield separator, rows
@@ -240,9 +245,7 @@ def _columns(
     width, least, number = len(header.cells), max(cells) + 1, header.number
     again: list[int] = []
     with _text(path, encoding) as file:
-        reader = csv.reader(
-            file, delimiter=header.separator, strict=True, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-        )
+        reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
         try:
             for _ in range(number):
                 next(reader)

@@ -92,7 +92,7 @@ def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
         (f"{HEADER}\n{ROWS}\n", NUMBERED, ""),
         (f"{HEADER}\n{ROWS}\n.,1,(null)\n", PLAIN, ""),
         (normalize("NFD", f"Prüfwert,y,t\n{ROWS}\n"), Columns(normalize("NFC", "Prüfwert"), "y", "t"), ""),
-        (f"{HEADER}\n{ROWS}\n".replace(",", " "), PLAIN, ""),
+        ("  p  y          t\n .25  1 2026-01-01\n  .5  0 2026-01-02\n", PLAIN, ""),
     ],
 )
 def test_headers_are_found_where_they_are(tmp_path: Path, text: str, columns: Columns, note: str) -> None:
