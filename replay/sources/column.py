@@ -47,6 +47,15 @@ class Column:
         """Return the error that blames a cell."""
         return TableError(f"{self.option} {shown(self.name)}: row {self.rows[at]} holds {quoted(self.cells[at])}{said}")
 
+    def at(self, at: int) -> str:
+        """Return the row and the text of a cell."""
+        return f"row {self.rows[at]}, {quoted(self.cells[at])}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return how many there are, with a verb: ``1 score is``, ``2 scores are``."""
+    return f"{count:,} {what}s are" if count != 1 else f"1 {what} is"
+
 
 def shown(name: str) -> str:
     """Return a name as a terminal may show it: what does not print is escaped."""

@@ -15,10 +15,10 @@ _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
     # The same in other languages.
-    **dict.fromkeys(("falsch", "faux", "falso", "onwaar", "fałsz", "ложь"), 0),
-    **dict.fromkeys(("wahr", "vrai", "verdadero", "verdadeiro", "vero", "waar", "prawda", "истина"), 1),
-    **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет"), 0),
-    **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да"), 1),
+    **dict.fromkeys(("falsch", "faux", "falso", "onwaar", "fałsz", "ложь", "偽"), 0),
+    **dict.fromkeys(("wahr", "vrai", "verdadero", "verdadeiro", "vero", "waar", "prawda", "истина", "真"), 1),
+    **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет", "いいえ"), 0),
+    **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да", "はい"), 1),
 }
 #: Text that stands where nothing is known.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)

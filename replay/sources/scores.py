@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from replay.sources.column import Column, quoted, shown
+from replay.sources.column import Column, counted, shown
 from replay.sources.record import TableError
 from state.arrays import Floats
 
@@ -17,12 +17,16 @@ SCALES: Final = {"probability": (0.0, 1.0), "percent": (0.0, 100.0), "permille":
 LOG_ODDS: Final = "log-odds"
 #: What a unit may be, in words.
 UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
-#: A larger share of scores that are in no unit interval is a wrong unit, not a few wrong rows.
-MOST_OUTSIDE: Final = 0.01
+#: A larger share of scores in no unit interval, or more different ones, are a wrong unit and no marks of errors such as
+#: -1: of the percents of a rare event 99 in 100 look like probabilities.
+MOST_OUTSIDE, _MOST_MARKS = 0.01, 3
 #: So far beyond 0 or 1 a probability is only rounded.
 _ROUNDED: Final = 4e-15
-#: Numbers by the mark before their fraction, and those with marks between their thousands.
-_NUMBER: Final = {mark: re.compile(rf"(?=\D*\d)[+-]?\d*(?:[{mark}]\d*)?(?:[eE][+-]?\d+)?", re.ASCII) for mark in ".,"}
+#: Numbers by the mark before their fraction, and those with marks between their thousands; log-odds may be infinite.
+_NUMBER: Final = {
+    mark: re.compile(rf"(?=\D*\d)[+-]?\d*(?:[{mark}]\d*)?(?:[eE][+-]?\d+)?|[+-]?[Ii]nf(inity)?", re.ASCII)
+    for mark in ".,"
+}
 _GROUPED: Final = {
     mark: re.compile(
         rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019\u00a0\u202f])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII
@@ -59,7 +63,7 @@ def scale(unit: str) -> tuple[float, float] | None:
 def read(column: Column, unit: str) -> Scores:
     """Read a column of scores.
 
-    Raises TableError if a cell is no number, or if more than `MOST_OUTSIDE` are in another unit.
+    Raises TableError if a cell is no number, or if the scores are in another unit.
 
     ``unit``: as `scale` takes it. Where every number has a percent sign, that is the unit.
     """
@@ -135,15 +139,17 @@ def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
         return Scores(shares, doubts)
     at = int(np.argmax(outside))
     between = f"in [{min(ends):g}, {max(ends):g}]"
-    first = f"the first is row {column.rows[at]}, {quoted(column.cells[at])}"
+    first = f"the first is {column.at(at)}"
     share = outside.sum() / known.sum()
-    if share > MOST_OUTSIDE:
+    many = counted(outside.sum(), "score")
+    if share > MOST_OUTSIDE or len(np.unique(values[outside])) > _MOST_MARKS:
+        many = f"{share:.0%} of the scores are" if share > MOST_OUTSIDE else many
         raise TableError(
-            f"{column.option} {shown(column.name)}: {share:.0%} of the scores are not {between} (from "
-            f"{values[known].min():g} to {values[known].max():g}; {first}); --score-unit says what they are: {UNITS}"
+            f"{column.option} {shown(column.name)}: {many} not {between} (from "
+            f"{values[known].min():g} to {values[known].max():g}; {first}); --score-unit says what they are: {UNITS}; "
+            "empty those that are errors"
         )
-    few = f"{outside.sum():,} scores are" if outside.sum() > 1 else "1 score is"
-    return Scores(shares, [f"--score {column.name!r}: {few} not {between} and cannot be used; {first}."])
+    return Scores(shares, [f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
 
 
 def _ungrouped(column: Column, cells: list[str]) -> list[str]:

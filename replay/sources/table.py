@@ -12,7 +12,7 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -20,7 +20,7 @@ import orjson
 from numpy.typing import NDArray
 
 from replay.sources import json_table, names, parquet_table, scores, text_table, times
-from replay.sources.column import Column, quoted, shown
+from replay.sources.column import Column, counted, quoted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
@@ -32,6 +32,9 @@ from state.policy import DEFAULT_TTL_MS
 from state.quick import new
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
+
+#: A larger share of labels before their scores is a wrong zone or column, not a few wrong clocks.
+_MOST_EARLY: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,8 @@ class TableSource(FileSource):
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
         # Rows of one time may stand sorted by label or score: their ids say in which order they go.
-        order = mine[np.lexsort(([crc32(rows.ids[row].encode()) for row in mine.tolist()], stands[mine]))]
+        hashes = np.array([crc32(rows.ids[row].encode()) for row in mine.tolist()], dtype=np.int64)
+        order = mine[np.lexsort((hashes, stands[mine]))]
         known = {name: ~np.isnan(column) for name, column in rows.numbers.items()}
         for begin in range(0, len(order), CHUNK):
             records, places = [], []
@@ -272,7 +276,8 @@ def read(path: Path, columns: Columns) -> Rows:
         notes += known.notes
         if happened:
             labels = (known.ms != NEVER).astype(np.float64)
-        notes += _follow(known.ms, made.ms, labels, found, columns.zone or UTC)
+        notes += _follow(known.ms, made.ms, labels, found, columns)
+        notes += _at_once(known.ms[~np.isnan(labels)], made.ms)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
     count = len(values)
@@ -314,36 +319,52 @@ def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
     if kept.all():
         return rows
     first = numbers[int(np.argmin(kept))]
-    left = int(np.sum(~kept))
-    said = (
-        f"{left:,} rows without score, label and time were" if left > 1 else "1 row without score, label and time was"
-    )
-    return replace(rows.at(kept), notes=[*rows.notes, f"{said} passed over, the first is row {first}."])
+    left = counted(int(np.sum(~kept)), "row")
+    note = f"{left} without score, label and time, and passed over; the first is row {first}."
+    return replace(rows.at(kept), notes=[*rows.notes, note])
 
 
-def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], zone: tzinfo) -> list[str]:
-    """Let labels of the day of their score follow it, where only days are known; others before it are an error."""
+def _follow(
+    known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], columns: Columns
+) -> list[str]:
+    """Let labels that are before their score come with it, as a worker does; TableError if they are too early or many.
+
+    Many may be early within the day, minute or second that all label times are rounded to.
+    """
     early = (known < made) & (known != NEVER) & ~np.isnan(labels)
     if not early.any():
         return []
-    days, at_days = np.unique(known[known != NEVER], return_inverse=True)
-    ends = times.next_days(days, zone)
+    moments, at_moment = np.unique(known[known != NEVER], return_inverse=True)
+    ends = times.ends(moments, columns.zone or UTC)
     wrong = early.copy()
-    if ends is not None:
-        wrong[early] = made[early] >= ends[at_days[early[known != NEVER]]]
-    if not wrong.any():
+    wrong[early] = made[early] >= ends[at_moment[early[known != NEVER]]]
+    if wrong.sum() <= _MOST_EARLY * np.sum((known != NEVER) & ~np.isnan(labels)):
         known[early] = made[early]
-        return [f"--label-time holds days: {early.sum():,} labels of their score's day were taken as known with it."]
+        many, first = counted(early.sum(), "label"), found["--label-time"].at(int(np.argmax(early)))
+        return [f"--label-time: {many} before the score and taken as known with it; the first is {first}."]
     at = int(np.argmax(wrong))
     when = quoted(found["--time"].cells[at])
     others = int(wrong.sum()) - 1
-    more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""
+    more = f", and {counted(others, 'other label')} early, too" if others else ""
+    zone = "" if columns.zone else ", name the zone of times that have none by --time-zone"
     swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
     raise found["--label-time"].wrong(
         at,
-        f", before its score's time {when}{more}; correct the times, or leave out --label-time to take labels as known "
-        f"with the score.{swapped}",
+        f", before its score's time {when}{more}; correct the times{zone}, or leave out --label-time to take labels as "
+        f"known with the score.{swapped}",
     )
+
+
+def _at_once(known: Integers, made: Integers) -> list[str]:
+    """Say that all labels are of one time, though scores are not: it is that of an export."""
+    known = known[known != NEVER]
+    if len(known) < 2 or known.min() < known.max() or made.min() == made.max():
+        return []
+    said = (
+        f"--label-time: all {len(known):,} labels are of one time. If this is when the table was made, nothing is "
+        "learnt before: name the column that says when each was known, or leave the option out."
+    )
+    return [said]
 
 
 def _labels(column: Column, columns: Columns) -> Floats:

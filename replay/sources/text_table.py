@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
 
 from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
-_SEPARATORS: Final = (",", ";", "\t", "|")
+_SEPARATORS: Final = (",", ";", "\t", "|", " ")
 #: How a score or a time begins, and no name of one.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
@@ -33,6 +33,8 @@ _HEAD: Final = 50
 _ROWS: Final = 2048
 #: Bytes that are decoded at once, and the longest line.
 _BLOCK, _LINE = 1 << 18, 1 << 26
+#: What text may be that is neither UTF-8 nor of Western Europe.
+_OTHERS: Final = "another, such as cp1250 (Polish), cp1251 (Russian), cp932 (Japanese) or gb18030 (Chinese)"
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -67,13 +69,23 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     decoded, nul = _encoding(path, encoding)
     notes = []
     if decoded == "cp1252" and not encoding:
-        notes.append("The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names another.")
+        notes.append(
+            f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {_OTHERS}."
+        )
     header = _header(path, decoded, named)
     if header is None:
-        there = max((row for _, rows in _heads(path, decoded) for row in rows), key=lambda row: _likeness(row, named))
+        there = max(
+            (row for mark, rows in _heads(path, decoded) if mark != " " for row in rows),
+            key=lambda row: _likeness(row, named),
+        )
         if there:
-            places(path, there, named)
-        raise TableError(f"{path} has no row that can be read: a comma, a semicolon, a tab or | is between columns")
+            try:
+                places(path, there, named)
+            except TableError as exc:
+                raise TableError(f"{exc}{f'. {notes[0]}' if notes else ''}") from exc
+        raise TableError(
+            f"{path} has no row that can be read: a comma, a semicolon, a tab, | or a blank is between columns"
+        )
     bare = _bare(path, decoded, header)
     columns, again = _columns(path, decoded, header, places(path, header.cells, named), named, bare=bare)
     if bare:
@@ -102,7 +114,7 @@ def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[
             there = [int(name[1:]) - 1]
         if not there:
             listed = ", ".join(shown(each) if len(each) <= 60 else quoted(each) for each in names[:200])
-            hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab or | is between columns"
+            hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab, | or a blank is between columns"
             if any(map(_DIGIT.match, names)):
                 hint += "; if the table has no header, name columns by number, such as '#1' for the first"
             raise TableError(f"{said} has no such column; there are: {listed}{hint}")
@@ -142,8 +154,8 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
                     return _encoding(path, "cp1252")
                 line += exc.object[: exc.start].count(b"\n")
                 raise TableError(
-                    f"{path}: line {line} is not {encoding}; --encoding says how it is written, such as --encoding "
-                    f"{'cp1251' if encoding == 'cp1252' else 'cp1252'}"
+                    f"{path}: line {line} is not {encoding}; --encoding names "
+                    f"{_OTHERS if encoding == 'cp1252' else 'another, such as cp1252'}"
                 ) from exc
             line += text.count("\n")
             nul = nul or "\0" in text
@@ -164,13 +176,18 @@ def _guess(head: bytes) -> str:
     return "utf-8"
 
 
+def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3]) -> Any:  # noqa: ANN401 - has no public name
+    """Return what reads rows; several blanks separate as one does."""
+    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=separator == " ")
+
+
 def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield each separator with the first rows as they are then; there is at least one row."""
     for separator in _SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
             try:
-                rows.extend(islice(csv.reader(file, delimiter=separator, strict=True), _HEAD))
+                rows.extend(islice(_reader(file, separator, csv.QUOTE_MINIMAL), _HEAD))
             except csv.Error:
                 rows = rows or [[]]
         yield separator, rows
@@ -228,9 +245,7 @@ def _columns(
     width, least, number = len(header.cells), max(cells) + 1, header.number
     again: list[int] = []
     with _text(path, encoding) as file:
-        reader = csv.reader(
-            file, delimiter=header.separator, strict=True, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-        )
+        reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
         try:
             for _ in range(number):
                 next(reader)

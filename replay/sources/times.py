@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+from numpy.typing import NDArray
 
-from replay.sources.column import Column, quoted
+from replay.sources.column import Column, counted, quoted
 from replay.sources.record import TableError
 from state.arrays import Integers
 from state.scoring.ages import DAY_MS
@@ -52,7 +53,8 @@ _ISO: Final = re.compile(
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 #: A number whose last digits were not written, where there are fewer behind the mark than the exponent says.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
-_OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
+#: A time of day, or a duration as pandas writes it.
+_OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
 #: How else people write times; what fits is proposed, not taken.
 _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
@@ -99,7 +101,8 @@ class _Clock:
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone, self.assumed = zone, False
-        self.last = datetime.now(UTC).year + 1
+        now = datetime.now(UTC)
+        self.now, self.last = (now - _EPOCH) // _MS, now.year + 1
         self.span = tuple((datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MS for year in (FIRST, self.last + 1))
 
     def ms(self, time: datetime) -> int:
@@ -168,13 +171,23 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
             notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date ({none.sum():,} in all).")
         ms = np.where(none, NEVER, ms)
         there &= ~none
+    return Times(ms, notes + _plausible(column, ms, there, clock))
+
+
+def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _Clock) -> list[str]:
+    """Say how many times are later than now; TableError if one is of no plausible year."""
     out = there & ((ms < clock.span[0]) | (ms >= clock.span[1]))
     if out.any():
         at = int(np.argmax(out))
         raise column.wrong(
             at, f", which is {_date(ms[at])} and not from {FIRST} to {clock.last}; correct it, or leave it empty"
         )
-    return Times(ms, notes)
+    late = there & (ms > clock.now)
+    if not late.any():
+        return []
+    at = int(np.argmax(late))
+    many = counted(int(late.sum()), "time")
+    return [f"{column.option} {column.name!r}: {many} later than now; the first is {column.at(at)}, {_date(ms[at])}."]
 
 
 def _spaced(cell: str) -> str:
@@ -182,14 +195,16 @@ def _spaced(cell: str) -> str:
     return cell if cell.isascii() else cell.replace("\u202f", " ").replace("\u00a0", " ")
 
 
-def next_days(days: Integers, zone: tzinfo) -> Integers | None:
-    """Return the midnight after each of these times in a zone, ms; None unless all of them are midnights there."""
-    if (days % _QUARTER_MS).any():  # no zone is off by less
-        return None
-    starts = [datetime.fromtimestamp(each / 1000, zone) for each in days.tolist()]
-    if any(each.time() != time() for each in starts):
-        return None
-    return np.array([(each + timedelta(days=1)).timestamp() * 1000 for each in starts], dtype=np.int64)
+def ends(moments: Integers, zone: tzinfo) -> Integers:
+    """Return when the day in a zone, the minute or the second is over that each moment stands for, ms.
+
+    It is the longest of these at which all moments begin.
+    """
+    if not (moments % _QUARTER_MS).any():  # no zone is off by less
+        starts = [datetime.fromtimestamp(each / 1000, zone) for each in moments.tolist()]
+        if all(each.time() == time() for each in starts):
+            return np.array([(each + timedelta(days=1)).timestamp() * 1000 for each in starts], dtype=np.int64)
+    return moments + next(unit for unit in (60_000, 1_000, 1) if not (moments % unit).any())
 
 
 def _told(texts: Sequence[str], tell: _Tell, clock: _Clock) -> tuple[Counter[str], Integers]:
@@ -271,8 +286,7 @@ def _wrong(
     most, count = kinds.most_common(1)[0]
     if form and not most:
         most, count = form, kinds[form]
-
-    others = f"{count:,} other cell{'s are' if count != 1 else ' is'}"
+    others = counted(count, "other cell")
 
     def kind(cell: str) -> str:
         return next(iter(_told([cell], tell, clock)[0]))
@@ -280,11 +294,12 @@ def _wrong(
     at = next(at for at, cell in enumerate(texts) if cell and (kind(cell) != most or not most))
     if form:
         said = f", which is not written as {form}, as {others}" if count else f", not written as {form}"
-        return column.wrong(at, f"{said}; correct it, leave it empty, or give another {column.option}-format")
+        fits = "".join(f", such as '{each}'" for each in _fitting([cell for cell in texts if cell][:_TRIED], clock)[:1])
+        return column.wrong(at, f"{said}; correct it, leave it empty, or give another {column.option}-format{fits}")
     cell = texts[at]
     if most:
         own = kind(cell)
-        said = f", {f'which are {own}, and' if own else 'and'} {count:,} other cells are {most}"
+        said = f", {f'which are {own}, and' if own else 'and'} {others} {most}"
         return column.wrong(at, f"{said}; correct it, or leave it empty")
     return column.wrong(at, _unknown(column, cell, [each for each in texts if each and not kind(each)], clock))
 
@@ -292,7 +307,7 @@ def _wrong(
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
     """Return what to say of a cell that is written in no known way, as others are."""
     if _OF_DAY.fullmatch(cell):
-        return f", a time of day; {column.option} needs a column with dates"
+        return f", which is no date; {column.option} needs a column with dates"
     if (match := _ISO.fullmatch(cell)) and match[15]:
         return f", which names the zone {match[15]!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
     if fits := _fitting(unknown[:_TRIED], clock):
@@ -301,7 +316,7 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
     elif _NUMBER.fullmatch(cell):
         said = (
             f"is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
-            f"spreadsheet, nor as a date of digits; {column.option}-format says how it is written"
+            f"spreadsheet, nor as a date of digits; write dates, or say by {column.option}-format how it is written"
         )
     else:
         said = (

@@ -1,6 +1,8 @@
 """Tables as other systems export them are read as they were meant, or refused with what to write."""
 
 import gzip
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from unicodedata import normalize
@@ -53,6 +55,14 @@ def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp
     assert few.notes[-1] == "--score 'p': 1 score is not in [0, 1] and cannot be used; the first is row 402, '1.5'."
     with pytest.raises(TableError, match=r"2% of the scores .* the first is row 402, '1\.5'\); --score-unit says"):
         rows(tmp_path, "".join([*many, *["1.5,1,2026-01-01\n"] * 9]))
+    # Percents of a rare event: 99 in 100 of them are probabilities, too, and the highest are not.
+    with pytest.raises(TableError, match=r"4 scores are not in \[0, 1\] .* --score-unit says"):
+        rows(tmp_path, "".join([*many, *(f"1.{n},1,2026-01-01\n" for n in range(5))]))
+
+
+def test_log_odds_of_certain_scores_are_infinite(tmp_path: Path) -> None:
+    found = rows(tmp_path, f"{HEADER}\nInf,1,2026-01-01\n-Inf,0,2026-01-01\n", replace(PLAIN, unit="log-odds"))
+    assert found.scores.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +92,7 @@ def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
         (f"{HEADER}\n{ROWS}\n", NUMBERED, ""),
         (f"{HEADER}\n{ROWS}\n.,1,(null)\n", PLAIN, ""),
         (normalize("NFD", f"Prüfwert,y,t\n{ROWS}\n"), Columns(normalize("NFC", "Prüfwert"), "y", "t"), ""),
+        ("  p  y          t\n .25  1 2026-01-01\n  .5  0 2026-01-02\n", PLAIN, ""),
     ],
 )
 def test_headers_are_found_where_they_are(tmp_path: Path, text: str, columns: Columns, note: str) -> None:
@@ -152,6 +163,12 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("202401"), PLAIN, "--time-format '%Y%m'"),
+        (timed("2 days 03:04:05"), PLAIN, "which is no date; --time needs a column with dates"),
+        (
+            f"{HEADER},known\n.5,1,2026-01-01,13.01.2026\n",
+            replace(DATED, label_time_format="%d.%m.%Y %H:%M"),
+            r"not written as .* another --label-time-format, such as '%d\.%m\.%Y'",
+        ),
         (timed('"1/13/26, 9:05\u202fAM"'), PLAIN, "--time-format '%m/%d/%y, %I:%M %p'"),
         (timed("Jan  1 2026 10:00AM"), PLAIN, "--time-format '%b %d %Y %I:%M%p'"),  # SQL Server
         (timed("2026-01-01 10:00 PM"), PLAIN, "--time-format '%Y-%m-%d %I:%M %p'"),
@@ -163,6 +180,28 @@ def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
 ) -> None:
     with pytest.raises(TableError, match=said):
         rows(tmp_path, text, columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "said"),
+    [
+        ("оценка;y;t\n.5;1;2026-01-01\n", "cp1251", r"there are: îöåíêà, y, t\. .* cp1251 \(Russian\)"),
+        ("不正;y;t\n.5;1;2026-01-01\n", "cp932", r"line 1 is not cp1252; --encoding names .* cp932 \(Japanese\)"),
+    ],
+)
+def test_letters_of_another_encoding_are_said_where_a_name_is_not_found(
+    tmp_path: Path, text: str, encoding: str, said: str
+) -> None:
+    (path := tmp_path / "in.csv").write_bytes(text.encode(encoding))
+    with pytest.raises(TableError, match=said):
+        read(path, Columns(text.partition(";")[0], "y", "t"))
+
+
+def test_times_later_than_now_are_said(tmp_path: Path) -> None:
+    """So days and months that were taken for each other are seen."""
+    later = f"{datetime.now(UTC).year + 1}-12-31"
+    note = f"--time 't': 1 time is later than now; the first is row 3, '{later}', {later}T00:00:00."
+    assert note in rows(tmp_path, f"{HEADER}\n.5,1,2026-01-01\n.5,1,{later}\n").notes
 
 
 def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
@@ -177,6 +216,7 @@ def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
         ("vrai faux", [1, 0]),
         ("Sí No", [1, 0]),
         ("да нет", [1, 0]),
+        ("はい いいえ", [1, 0]),
         ("1,0 0,0", [1, 0]),
         ("0x01 0x00", [1, 0]),  # a bit of SQL Server
         ("b'1' b'0'", [1, 0]),  # and of MySQL, by pandas
@@ -284,6 +324,34 @@ def test_a_label_of_the_score_s_day_in_its_zone_comes_with_the_score(tmp_path: P
         rows(tmp_path, text.replace("2026-03-29 23:59", "2026-03-30 00:00"), berlin)
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        # Clocks that show seconds, or minutes, and one in a hundred that is wrong.
+        ([("10:00:00.5", "10:00:00"), ("10:00:00.7", "10:00:07")], "1 label is before the score"),
+        ([("10:00:31", "10:00"), ("10:00:33", "10:00"), ("10:00:35", "10:09")], "2 labels are before the score"),
+        (
+            [("10:00", "11:00")] * 199 + [("10:00", "09:00")],
+            r"1 label is before .* first is row 201, '2026-01-01 09:00'",
+        ),
+        ([("10:00", "11:00")] * 9 + [("10:00", "09:00")], None),
+        ([("10:00:00.5", "10:00:00"), ("10:00:00.7", "10:00:07.1")], None),
+        ([("10:00", "12:00"), ("11:00", "12:00")], "all 2 labels are of one time"),
+    ],
+)
+def test_labels_that_are_early_by_their_clock_or_are_few_come_with_their_score(
+    tmp_path: Path, lines: list[tuple[str, str]], said: str | None
+) -> None:
+    text = f"{HEADER},known\n" + "".join(f".5,1,2026-01-01 {at},2026-01-01 {known}\n" for at, known in lines)
+    if said is None:
+        with pytest.raises(TableError, match=r"before its score's time .* by --time-zone, or leave out --label-time"):
+            rows(tmp_path, text, DATED)
+        return
+    found = rows(tmp_path, text, DATED)
+    assert (found.label_times >= found.times).all()
+    assert any(re.search(said, note) for note in found.notes)
+
+
 def test_an_infinite_time_of_a_label_is_none(tmp_path: Path) -> None:
     found = rows(tmp_path, "p,y,t,known\n.5,1,2026-01-01,2026-01-02\n.5,0,2026-01-01,infinity\n", DATED)
     assert found.label_times[1] == NEVER
@@ -329,6 +397,12 @@ def test_json_that_is_no_table_is_named(tmp_path: Path, lines: str, score: str, 
         read(path, Columns(score, "y", "t"))
 
 
+def test_json_of_two_bytes_a_letter_is_said_to_be(tmp_path: Path) -> None:
+    (path := tmp_path / "in.jsonl").write_text('{"p": 0.5, "y": 1, "t": 1767225600}\n', encoding="utf-16")
+    with pytest.raises(TableError, match="is UTF-16, not UTF-8: iconv"):
+        read(path, PLAIN)
+
+
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
 def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind: str) -> None:
     for n, text in enumerate(ROWS.split("\n")):
@@ -353,6 +427,14 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(TableError, match="no file in it holds anything"):
         read(tmp_path, PLAIN)
+
+
+@pytest.mark.parametrize("given", ["*.csv", "a.csv {0}/b.csv"])
+def test_a_pattern_and_what_a_shell_makes_of_it_are_told_of_folders(tmp_path: Path, trueup: Trueup, given: str) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").touch()
+    told = trueup(f"replay --table {tmp_path}/{given.format(tmp_path)} --score p --label y --time t")
+    assert "of several files, name their folder" in told.err
 
 
 @pytest.mark.parametrize(
