@@ -1,6 +1,5 @@
 """The default beside raw forecasts, in every run of the tests: a change that does harm does not go unnoticed."""
 
-from struct import pack_into
 from typing import Final
 
 import pytest
@@ -18,8 +17,8 @@ Name = tuple[str, str]
 MOST: Final[dict[Name, tuple[float, float, float]]] = {
     ("flights", "prompt"): (-17.5, -19.0, -19.5),
     ("flights", "late"): (2.0, 0.5, 17.0),
-    ("flights", "ones first"): (-1.5, -3.0, -2.5),
-    ("flights", "zeros first"): (10.5, 12.5, 9.5),
+    ("flights", "ones first"): (-1.0, -3.0, -2.5),
+    ("flights", "zeros first"): (10.5, 12.5, 10.0),
     ("flights", "revised"): (2.0, 0.5, 17.0),
     ("flights 1.0%", "prompt"): (-105.0, -95.0, -1.0),
     ("flights 1.0%", "late"): (-100.0, -90.0, 4.0),
@@ -27,8 +26,6 @@ MOST: Final[dict[Name, tuple[float, float, float]]] = {
     ("flights 1.0%", "zeros first"): (-105.0, -90.0, 1.5),
     ("flights 1.0%", "revised"): (-100.0, -93.0, 4.0),
 }
-#: Where the share of the bend and its curvature stand in the state of `TwoSpeed`, in bytes.
-SHARE: Final = 8 * 22
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +55,7 @@ def test_every_row_that_is_played_has_its_limits(played: dict[Name, Case]) -> No
 def test_a_bend_that_follows_what_comes_too_late_is_noticed(outcomes: str, played: dict[Name, Case]) -> None:
     """The harm that the default did before the bend had a share: here the share is 1 and stays there."""
     bent = TwoSpeed()
-    state = bytearray(bent.encode())
-    pack_into("<2d", state, SHARE, 1.0, 1e300)
-    bent.decode(bytes(state))
+    bent._bent, bent._bent_held = 1.0, 1e300
     said = beyond(played["flights", outcomes], bent)
     assert [each.split(" ")[0] for each in said][:2] == ["Brier", "log"]
     assert not beyond(played["flights", outcomes], TwoSpeed())

@@ -19,6 +19,8 @@ from tests.events import Sent, mixed
 PART = 1000
 #: How often records are sent, s.
 TICK = 0.1
+#: How far the load may be behind its rate, s: on a machine that cannot keep up, records that are due then are not made.
+LATE = 60.0
 #: Time between events, ms, by the records' own clock; outcomes come up to fifty such steps later.
 STEP = 100
 #: Longest wait for an acknowledgement before a send is done again, ms.
@@ -38,7 +40,7 @@ class Feed:
     A send that fails is done again: the copies are events like any other, which the worker must tell apart. A partition
     whose leader is away does not hold the others up.
 
-    ``rate``: records a second.
+    ``rate``: records a second, at most.
     ``live``: records carry the time at which they are sent, instead of a clock of their own.
     """
 
@@ -105,15 +107,15 @@ class Feed:
 
     async def _fill(self, lanes: list[asyncio.Queue[list[Sent]]]) -> None:
         """Give every partition its records, in order; when the load ends, return when all are acknowledged."""
-        began, taken = time.monotonic(), 0
+        began, taken, most = time.monotonic(), 0, len(lanes) * LATE / TICK
         while not self._closing.is_set() or self.events < self._least or self._extra or self._pending:
             if self._abandoned:
                 return
             due = int((time.monotonic() - began) * self._rate) - taken
             if self._closing.is_set():
                 due = 5 * PART if self.events < self._least else 0
-            batch = list(itertools.islice(self._records, due))
             taken += due
+            batch = list(itertools.islice(self._records, due if self._pending < most else 0))
             if self._live:
                 now = time.time_ns() // 1_000_000
                 batch = [record._replace(ts=now) for record in batch]
