@@ -36,6 +36,8 @@ MISCONFIGURED, FAILED = 78, 70
 START_SECONDS, START_PAUSE = 20.0, 0.5
 #: Pause between two looks for checkpoints that are due, s.
 CHECKPOINT_PAUSE = 0.1
+#: Between two looks whether it has crashed, is ready, and what is to be told, s.
+LOOK_SECONDS = 0.25
 #: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
 STOP_SECONDS = 45.0
 
@@ -217,7 +219,8 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
     notices.happened(f"{settings.app_id} started, version {__version__}")
     while not stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), timeout=0.25)
+            async with asyncio.timeout(LOOK_SECONDS):
+                await stop.wait()
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
         if (now := sum(topology.app.set_aside().values())) != aside:

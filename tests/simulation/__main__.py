@@ -57,7 +57,8 @@ def main() -> int:
         print(found.failed)
     print(f"{found.histories} histories, {found.records:,} records, {found.struck.total()} faults: {kinds}")
     if not found.failed:
-        print(f"nothing was lost, doubled or answered in two ways; {found.seconds:.0f} s of CPU")
+        often = found.struck.total() / found.seconds
+        print(f"nothing was lost, doubled or answered in two ways; {found.seconds:.1f} s of CPU, {often:.1f} faults/s")
     return int(bool(found.failed))
 
 
