@@ -39,6 +39,8 @@ START_SECONDS, START_PAUSE = 20.0, 0.5
 CHECKPOINT_PAUSE = 0.1
 #: Least room for a worker to begin, bytes: four write buffers of RocksDB.
 LEAST_ROOM = 64 << 20
+#: Between two looks whether it has crashed, is ready, and what is to be told, s.
+LOOK_SECONDS = 0.25
 #: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
 STOP_SECONDS = 45.0
 
@@ -220,7 +222,8 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
     notices.happened(f"{settings.app_id} started, version {__version__}")
     while not stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), timeout=0.25)
+            async with asyncio.timeout(LOOK_SECONDS):
+                await stop.wait()
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
         if (now := sum(topology.app.set_aside().values())) != aside:

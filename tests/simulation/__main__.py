@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from contextlib import nullcontext
+from statistics import median
 from typing import Final
 
 #: Within so many histories planted bugs are to be found, but for rare ones.
@@ -57,7 +58,8 @@ def main() -> int:
         print(found.failed)
     print(f"{found.histories} histories, {found.records:,} records, {found.struck.total()} faults: {kinds}")
     if not found.failed:
-        print(f"nothing was lost, doubled or answered in two ways; {found.seconds:.0f} s of CPU")
+        often = found.struck.total() / found.seconds
+        print(f"nothing was lost, doubled or answered in two ways; {found.seconds:.1f} s of CPU, {often:.1f} faults/s")
     return int(bool(found.failed))
 
 
@@ -68,13 +70,15 @@ def _mutants(first: int, histories: int, jobs: int, starts: int, words: str) -> 
 
     most = SOON if histories == sys.maxsize else histories
     names = [name for name in MUTANTS if words in name and (name not in RARE or most > SOON)]
-    missed = 0
+    found = list[tuple[int, float]]()
     print("histories  seconds  planted bug: how it shows")
     for name, n, seconds, wrong in runs.hunt(first, most, jobs, names, starts):
-        missed += not wrong
+        found += [(n, seconds)] * bool(wrong)
         print(f"{n:9} {seconds:8.1f}  {name}: {wrong or 'NOT FOUND'}"[:200], flush=True)
-    print(f"{len(names) - missed} of {len(names)} planted bugs were found")
-    return int(missed > 0)
+    print(f"{len(found)} of {len(names)} planted bugs were found")
+    if found:
+        print("medians: {:.0f} histories, {:.1f} s of CPU".format(*map(median, zip(*found, strict=True))))
+    return int(len(found) < len(names))
 
 
 if __name__ == "__main__":

@@ -68,10 +68,14 @@ class Task(asyncio.Task[Any]):
 
 
 class Future(asyncio.Future[Any]):
-    """The same of a future."""
+    """The same of a future, which few sets have: it is numbered when it comes to the first."""
+
+    number = 0
 
     def __hash__(self) -> int:
-        return self.number  # type: ignore[attr-defined, no-any-return]
+        if not self.number:
+            self.number = self.get_loop()._number()  # type: ignore[attr-defined]
+        return self.number
 
 
 class Handle:
@@ -159,11 +163,13 @@ class Loop(asyncio.BaseEventLoop):
             process.tasks.append(task)
         return task
 
+    def create_task(self, coro: Any, **options: Any) -> Task:
+        """Begin a task."""
+        return self._task(self, coro, **options)
+
     def create_future(self) -> Future:
         """Return a future."""
-        made = Future(loop=self)
-        made.number = self._number()  # type: ignore[attr-defined]
-        return made
+        return Future(loop=self)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback as its process's next."""
@@ -178,14 +184,14 @@ class Loop(asyncio.BaseEventLoop):
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback at a time."""
-        context = copy_context() if context is None else context
-        handle = Handle(callback, args, context)
-        heapq.heappush(self._timers, (when, self._number(), context.get(PROCESS) or self._own, handle))
-        return handle
+        return self.call_later(when - self.now, callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         """Run a callback after some seconds."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        context = copy_context() if context is None else context
+        handle = Handle(callback, args, context)
+        heapq.heappush(self._timers, (self.now + delay, self._number(), context.get(PROCESS) or self._own, handle))
+        return handle
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # noqa: ARG002 - as asyncio's
         """Run what is meant for a thread at once."""
@@ -221,7 +227,8 @@ class Loop(asyncio.BaseEventLoop):
                 continue
             self.now += STEP
             self.steps += 1
-            builds.run(process.build)
+            if process.build != builds.RUNNING:
+                builds.run(process.build)
             try:
                 handle.context.run(handle.callback, *handle.args)
             except (SystemExit, KeyboardInterrupt):

@@ -71,10 +71,13 @@ def _disk_first(_: Any) -> Any:
 
 def _no_head(_: Any) -> Any:
     async def write(self: BatchProcessor, number: int, served: Served, waiting: Any) -> None:
-        changes, entry, _ = waiting
+        changes, entry, *_ = waiting
+        async for _ in self.pace.slices(changes.slices()):
+            pass
         await self._outputs.note(number, entry.encode())
         await self._table.commit(number, changes.rows)
         served.waiting, served.written = None, entry.number
+        changes.rows, changes.of_streams = {}, {}
 
     return write
 

@@ -55,7 +55,8 @@ class Connection:
         self._network, self._process, self._on_close = network, process, on_close
         self._request_timeout, self._reader = timeout, SimpleNamespace()
         self._open = True
-        self._pending: list[asyncio.Future[Any]] = []
+        #: Who waits for an answer, each with what ends that.
+        self._pending: dict[asyncio.Future[Any], Any] = {}
         self._queue: deque[tuple[Any, asyncio.Future[Any], str]] = deque()
         self._busy = False
 
@@ -70,7 +71,8 @@ class Connection:
         if not self._open:
             return closed
         self._open = False
-        for waiting in self._pending:
+        for waiting, timer in self._pending.items():
+            timer.cancel()
             if not waiting.done():
                 waiting.set_exception(errors.KafkaConnectionError("the connection was closed"))
         self._pending.clear()
@@ -84,15 +86,13 @@ class Connection:
             raise errors.KafkaConnectionError("the connection is closed")
         network, prepared = self._network, request.prepare(VERSIONS)
         answered = network.loop.create_future()
-        self._pending.append(answered)
         trouble = network.trouble()
         if trouble:
             network.log(f"{self._process.name if self._process else ''}: {type(request).__name__} is {trouble}")
         network.met(self._process.name if self._process else "", prepared, applied=False)
         # It goes out in the name of the process: one that stands still from now on sends it when it goes on.
         network.loop.call_soon(self._depart, prepared, answered, trouble)
-        timer = network.loop.call_later(self._request_timeout, _late, answered)
-        answered.add_done_callback(lambda _: timer.cancel())
+        self._pending[answered] = network.loop.call_later(self._request_timeout, _late, answered)
         return answered
 
     def _depart(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
@@ -134,9 +134,10 @@ class Connection:
     def _answer(self, answered: asyncio.Future[Any], response: Any) -> None:
         if self._process is not None and self._process.name in self._network.cut:
             return
-        if self._open and not answered.done():
-            self._pending.remove(answered)
-            answered.set_result(response)
+        if self._open and (timer := self._pending.pop(answered, None)) is not None:
+            timer.cancel()
+            if not answered.done():
+                answered.set_result(response)
 
     def _break(self) -> None:
         """Close it in its process's name, as when a reset arrives."""

@@ -288,9 +288,9 @@ def _struck(rng: random.Random, feed: float, names: tuple[str, ...]) -> Iterator
     kinds = {kind: often * rng.choice(SWARM) for kind, often in KINDS.items()}
     places, amid = rng.sample(PLACES, rng.choice((1, 2, len(PLACES)))), rng.choice((0.0, 0.5, 0.9))
     names = rng.choice((names, (*names, *[rng.choice(names)] * 4)))
-    for _ in range(rng.choice((1, 2, 4, 6, 9, 14))):
+    for _ in range(rng.choice((2, 4, 6, 9, 14, 20))):
         (kind,) = rng.choices(tuple(kinds), tuple(kinds.values()) if any(kinds.values()) else None)
-        at, after, long = rng.random() * feed, int(rng.random() ** 2 * 1500), rng.random() * 2
+        at, after, long = rng.random() * feed, int(rng.random() ** 2 * 1000), rng.random() * 2
         whom = "" if kind in FOR_ALL else rng.choice(names)
         if kind.startswith(STANDING):
             long = rng.choice((0.5, 2 * SESSION, 3 * SESSION)) * (0.6 + rng.random())
@@ -300,7 +300,7 @@ def _struck(rng: random.Random, feed: float, names: tuple[str, ...]) -> Iterator
             long = rng.choice((long, feed))
         elif kind not in MILD and rng.random() < 0.5:  # and once more while it recovers, or others do
             again = rng.choice((whom, *names))
-            yield Fault("kill", again, at + rng.random() * 0.2, int(rng.random() * 900), long)
+            yield Fault("kill", again, at + rng.random() * 0.2, int(rng.random() * 600), long)
         if whom and rng.random() < amid:
             kind, after = kind + AMID + rng.choice(places), rng.randrange(1500)
         yield Fault(kind, whom, at, after, long)

@@ -7,19 +7,24 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import count
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
 import aiokafka.client
+import faust.utils.venusian
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.producer import message_accumulator
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from faust.types.settings.base import SettingsRegistry
+from mode.services import Service
+from mode.threads import ServiceThread
 from mode.utils.logging import CompositeLogger
+from mode.utils.times import want_seconds
 
-from agents import intake
+from agents import intake, worker
 from streams.faust import application, client, fetching, standbys
 from streams.records.decoding import Decoder
 from streams.records.making import Reader
@@ -34,10 +39,8 @@ from tests.simulation.world import World
 #: Where directories cost least.
 SHARED: Final = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
 
-_collect = gc.collect
-#: After so many histories what they left is cleared up: that takes longer than a tenth of a history.
-CLEARED: Final = 20
-_played = count(1)
+#: Tasks of services that look at the clock and do nothing that a history shows.
+IDLE: Final = ("_sampler", "_thread_keepalive", "_commit_livelock_detector")
 
 
 class _Lines(logging.Handler):
@@ -103,7 +106,28 @@ def _show(record: Any) -> None:
         raise TypeError("a defect that this record shows")
 
 
-#: What becomes of the product while it is simulated: no sockets, no threads, and fewer fetches that bring nothing.
+async def _slept(self: Service, n: Any) -> None:
+    """Sleep as a service does, without a task of its own for each time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(want_seconds(n)):
+            await self._stopped.wait()
+
+
+async def _nothing(_: object) -> None:
+    """Do nothing: what this stands for keeps threads awake, and there are none."""
+
+
+def _needed(tasks: Any) -> Any:
+    """Leave out the tasks of services that look at the clock and do nothing else."""
+    return lambda self: [each for each in tasks(self) if each.fun.__name__ not in IDLE]
+
+
+def _patient(init: Any) -> Any:
+    """Let a fetcher wait until something happens; it looks for that, too, now and then."""
+    return lambda self, *positional, **named: init(self, *positional, **named | {"fetcher_timeout": 1.0})
+
+
+#: What becomes of the product while it is simulated: no sockets, no threads, and fewer looks at what has not changed.
 @contextmanager
 def simulated() -> Iterator[None]:
     """Take the product's clocks and threads away, for any number of histories."""
@@ -118,6 +142,14 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(fetching, "FETCH_WAIT_MS", 500))
         stack.enter_context(patch.object(intake, "FETCH_WAIT_MS", 500))
         stack.enter_context(patch.object(intake, "WAIT_MS", 500))
+        stack.enter_context(patch.object(worker, "LOOK_SECONDS", 1.0))
+        stack.enter_context(patch.object(worker, "CHECKPOINT_PAUSE", 0.25))
+        stack.enter_context(patch.object(Fetcher, "__init__", _patient(Fetcher.__init__)))
+        stack.enter_context(patch.object(Service, "sleep", _slept))
+        stack.enter_context(patch.object(Service, "_get_tasks", _needed(Service._get_tasks)))
+        stack.enter_context(patch.object(ServiceThread, "_keepalive2", _nothing))
+        stack.enter_context(patch.object(faust.utils.venusian, "attach", lambda *_, **__: None))
+        stack.enter_context(patch.object(SettingsRegistry, "__getattribute__", object.__getattribute__))
         stack.enter_context(patch.object(standbys, "threading", SimpleNamespace(Thread=_Thread)))
         stack.enter_context(patch.object(message_accumulator, "DefaultRecordBatchBuilder", _Batch))
         stack.enter_context(on_the_loop())
@@ -129,12 +161,11 @@ def simulated() -> Iterator[None]:
             each.setLevel(logging.CRITICAL + 1)
         stack.enter_context(patch.object(sys, "unraisablehook", lambda _: None))  # of coroutines that died amid a wait
         stack.enter_context(patch.object(gc, "collect", lambda *_: 0))  # Faust calls it at each rebalance
-        _collect()
-        gc.freeze()  # what is there now is not walked through after each history
+        gc.disable()
         try:
             yield
         finally:
-            gc.unfreeze()
+            gc.enable()
             for each, level in zip(loggers, levels, strict=True):
                 each.setLevel(level)
 
@@ -144,8 +175,6 @@ def play(plan: Plan, judge: Callable[[World], None] = lambda _: None) -> World:
     directory = Path(tempfile.mkdtemp(prefix="trueup-simulation-", dir=SHARED if SHARED.is_dir() else None))
     log = logging.getLogger("trueup")
     before = log.level, log.propagate
-    collecting = gc.isenabled()
-    gc.disable()
     handler = None
     try:
         world = World(plan, directory)
@@ -166,8 +195,4 @@ def play(plan: Plan, judge: Callable[[World], None] = lambda _: None) -> World:
         if handler is not None:
             log.removeHandler(handler)
         log.level, log.propagate = before
-        if collecting:
-            gc.enable()
-        if not next(_played) % CLEARED:
-            _collect()
         shutil.rmtree(directory, ignore_errors=True)

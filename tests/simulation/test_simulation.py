@@ -39,7 +39,7 @@ def test_histories_end_as_they_must() -> None:
 
 
 def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:
-    first, second = (simulation("--seed", "92") for _ in range(2))
+    first, second = (simulation("--seed", "235") for _ in range(2))
     assert sha256(first.encode()).hexdigest() == sha256(second.encode()).hexdigest()
     assert "nothing is wrong" in first
     assert "alba: {" in first, "of all stages that are moved and audited"
