@@ -4,7 +4,7 @@ They change nothing that is served: counting is an observer, see `state.observer
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,9 +32,8 @@ Features = Callable[[bytes], Sequence[float]]
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """The counts of one service that are rows of their own, and the key of its closed windows."""
+    """The counts of one service: parts of its stream's row, and rows of their own."""
 
-    windows_key: bytes
     #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
     features: Features | None
     #: Stream time from which its alarms are to count, ms; 0: they count already.
@@ -46,10 +45,10 @@ class _Counted:
     history: History | None = None
     #: Scores of classes or numbers; None before the first event, which shows how many there are.
     vectors: Live[VectorHistory] | None = None
-    #: Scores, by layout and slot.
-    segments: dict[bytes, dict[int, Live[Any]]] = field(default_factory=dict)
-    #: Weighted sums of segments and of the whole, by layout and slot.
-    weighted: dict[tuple[bytes, int], Live[Weighted]] = field(default_factory=dict)
+    #: Scores, by layout and slot; None until there are any.
+    segments: dict[bytes, dict[int, Live[Any]]] | None = None
+    #: Weighted sums of segments and of the whole, by layout and slot; None until there are any.
+    weighted: dict[tuple[bytes, int], Live[Weighted]] | None = None
 
 
 class Counting:
@@ -61,11 +60,10 @@ class Counting:
 
     def opened(self, service: Service) -> None:
         """Open the scores of a stream."""
-        stream, config = service.stream, service.config
-        calibrator, policy = service.learner.served.calibrator, self._policies.of(stream)
+        config, policy = service.config, self._policies.of(service.stream)
+        calibrator = service.learner.served.calibrator
         keeps = calibrator.keeps_features and policy is not None and policy.config == config
         service.seen = _Counted(
-            kinds.WINDOWS.key(stream),
             calibrator.features_in if keeps else None,
             # Vectors have scores for each configuration, of which the present one is shown.
             policy.alarms_since_ms
@@ -131,7 +129,7 @@ class Counting:
             history.bias.observe(seen.features(row.ticket), row.raw, row.p, row.y)
         aside = row.draw if service.kind == PROBABILITY else event_id.encode()
         if history.observe(row.raw, row.p, row.y, aside):
-            self.services.touched[seen.windows_key] = history
+            self.services.touched[kinds.WINDOWS.key(service.stream)] = history
         if row.groups:
             segments = [each for each in self._segments(service, row) if each.warm_up.admits(row.born, applied)]
             if segments:
@@ -146,7 +144,7 @@ class Counting:
             history.begin_anew()
             begun.ms = seen.anew_ms
             if service.kind == PROBABILITY and history.windows:
-                self.services.touched[seen.windows_key] = history
+                self.services.touched[kinds.WINDOWS.key(service.stream)] = history
         seen.anew_ms = 0
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
@@ -175,7 +173,7 @@ class Counting:
             history.bias.observe(x, row.raw, row.p, y)
         aside = row.draw if service.kind == PROBABILITY else event_id.encode()
         if history.revise(row.raw, row.p, aside, was, y, window):
-            self.services.touched[seen.windows_key] = history
+            self.services.touched[kinds.WINDOWS.key(service.stream)] = history
         segments = [each for each in self._segments(service, row) if each.warm_up.admitted(row.born)]
         if segments:
             revise_segments(segments, row.raw, row.p, was, y, window)
@@ -201,9 +199,10 @@ class Counting:
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
         found: list[Any] = []
-        known = service.seen.segments.get(row.layout)
-        if known is None:
-            known = service.seen.segments[row.layout] = {}
+        seen: _Counted = service.seen
+        if seen.segments is None:
+            seen.segments = {}
+        known = seen.segments.setdefault(row.layout, {})
         for slot in row.groups:
             live = known.get(slot)
             if live is None:
@@ -216,8 +215,10 @@ class Counting:
 
     def _weighted(self, service: Service, row: Row) -> list[Weighted]:
         """Return the weighted sums of a row's stream and segments, to be changed by the caller."""
-        known = service.seen.weighted
-        found: list[Weighted] = []
+        seen: _Counted = service.seen
+        if seen.weighted is None:
+            seen.weighted = {}
+        known, found = seen.weighted, list[Weighted]()
         for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
             live = known.get(where)
             if live is None:

@@ -10,7 +10,6 @@ from struct import Struct
 from typing import Final, Self
 
 from state import counts
-from state.quick import search
 
 #: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
 CELL: Final = 16
@@ -73,7 +72,19 @@ class Coverage:
     forecasts with a label.
     """
 
-    __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "since_ms", "uncovered")
+    __slots__ = (
+        "_age",
+        "_cells",
+        "_far",
+        "_known",
+        "_near",
+        "_places",
+        "_square",
+        "_squares",
+        "labels",
+        "since_ms",
+        "uncovered",
+    )
 
     def __init__(self) -> None:
         #: Labels, except those of the first `LEAST` forecasts.
@@ -84,12 +95,11 @@ class Coverage:
         self.since_ms = 0
 
         #: Means over the last labels: shares of the newer and the older half, age by the stream's own, its square.
-        self._means = [0.0] * 4
+        self._near = self._far = self._age = self._square = 0.0
         #: Sums over the forecasts in cells: places, their squares, places of those with a label.
-        self._places = [0.0] * 3
-        self._born: list[int] = []
-        self._issued: list[int] = []
-        self._labelled: list[int] = []
+        self._places = self._squares = self._known = 0.0
+        #: Of each cell where it begins, its forecasts, and those of them with a label: in one list, which takes less.
+        self._cells: list[int] = []
 
     @property
     def covered(self) -> bool:
@@ -99,11 +109,11 @@ class Coverage:
     @property
     def share(self) -> float:
         """Mean share of the forecasts that have a label, of those long before the last labelled ones; in [0, 1]."""
-        return self._means[1]
+        return self._far
 
     def _expected(self) -> float:
         """Return the share that is to be expected once the stream is older than its delays; in [0, 1]."""
-        near, far, age, square = self._means
+        near, far, age, square = self._near, self._far, self._age, self._square
         if near >= far or square - age * age < SPREAD or self._unlike():
             return max(near, far)
         left: float = (1.0 - far) * ((1.0 - far) / (1.0 - near)) ** AHEAD
@@ -112,7 +122,7 @@ class Coverage:
     @property
     def unlike(self) -> bool:
         """Whether the mean place of forecasts with a label differs from that of all by more than chance."""
-        n, labelled = sum(self._issued), sum(self._labelled)
+        n, labelled = sum(self._cells[1::3]), sum(self._cells[2::3])
         if not FEWEST <= labelled < n:
             return False
         variance, square, error = self._apart(n, labelled)
@@ -120,51 +130,60 @@ class Coverage:
 
     def _unlike(self) -> bool:
         """Whether forecasts with a label differ from all in their mean place, or no place differs from another."""
-        variance, square, error = self._apart(sum(self._issued), sum(self._labelled))
+        variance, square, error = self._apart(sum(self._cells[1::3]), sum(self._cells[2::3]))
         return variance <= FLAT or square >= UNLIKE * UNLIKE * error
 
     def _apart(self, n: int, labelled: int) -> tuple[float, float, float]:
         """Return the variance of places, the squared distance of the mean of labelled ones, and its variance."""
-        places, squares, known = self._places
-        variance = squares / n - (places / n) ** 2
-        return variance, (known / labelled - places / n) ** 2, variance * (1.0 / labelled - 1.0 / n)
+        mean = self._places / n
+        variance = self._squares / n - mean**2
+        return variance, (self._known / labelled - mean) ** 2, variance * (1.0 / labelled - 1.0 / n)
 
     def issue(self, born: int, place: float) -> None:
         """Count a forecast; ``born`` is the partition's count of applied records, and rises; ``place`` its log-odds."""
-        places = self._places
-        places[0] = places[0] + place  # not `+=`: compiled, that adds objects, not numbers
-        places[1] = places[1] + place * place
-        issued = self._issued
-        if issued and issued[-1] < (CELL if len(issued) > 1 else LEAST):
-            issued[-1] += 1
+        self._places += place
+        self._squares += place * place
+        cells = self._cells
+        last = len(cells) - 2
+        if last >= 0 and cells[last] < (CELL if last > 1 else LEAST):
+            cells[last] += 1
             return
-        self._born.append(born)
-        issued.append(1)
-        self._labelled.append(0)
-        end, size = len(issued) - 1, CELL
+        cells += (born, 1, 0)
+        end, size = len(cells) // 3 - 1, CELL
         while True:
             first = end
-            while first > 1 and issued[first - 1] == size:
+            while first > 1 and cells[3 * first - 2] == size:
                 first -= 1
             if end - first <= MOST:
                 return
-            issued[first] += issued.pop(first + 1)
-            self._labelled[first] += self._labelled.pop(first + 1)
-            del self._born[first + 1]
+            at = 3 * first
+            cells[at + 1] += cells[at + 4]
+            cells[at + 2] += cells[at + 5]
+            del cells[at + 3 : at + 6]
             end, size = first + 1, 2 * size
+
+    def _cell(self, born: int) -> int:
+        """Return the last cell that begins at ``born`` or before; -1 if there is none."""
+        cells, low, high = self._cells, 0, len(self._cells) // 3
+        while low < high:
+            middle = (low + high) // 2
+            if cells[3 * middle] <= born:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
 
     def label(self, born: int, place: float, now_ms: int) -> bool:
         """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells.
 
         Returns whether ``uncovered`` changed; ``now_ms`` is stream time.
         """
-        cell = search(self._born, born) - 1
+        cell, cells = self._cell(born), self._cells
         if cell < 0:
             return False
-        issued, labelled = self._issued, self._labelled
-        if labelled[cell] < issued[cell]:
-            labelled[cell] += 1
-            self._places[2] += place
+        if cells[3 * cell + 2] < cells[3 * cell + 1]:
+            cells[3 * cell + 2] += 1
+            self._known += place
         if cell == 0:
             return False
         self.labels += 1
@@ -173,14 +192,15 @@ class Coverage:
             if self.labels % EVERY:
                 return False
             weight = EVERY / MEMORY
-        since, before = sum(issued[cell:]), sum(issued[:cell])
+        since, before = sum(cells[3 * cell + 1 :: 3]), sum(cells[1 : 3 * cell : 3])
         half = min(max(since, LEAST), before / 2)
         cell, near = self._look(cell, half)
         far = self._look(cell, half)[1] if cell else near
         age = since / (since + before)
-        means = self._means
-        for i, value in enumerate((near, far, age, age * age)):
-            means[i] += weight * (value - means[i])
+        self._near += weight * (near - self._near)
+        self._far += weight * (far - self._far)
+        self._age += weight * (age - self._age)
+        self._square += weight * (age * age - self._square)
         if self.labels < FEWEST:
             return False
         uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
@@ -194,8 +214,8 @@ class Coverage:
         seen = known = 0
         while cell > 0 and seen < wanted:
             cell -= 1
-            seen += self._issued[cell]
-            known += self._labelled[cell]
+            seen += self._cells[3 * cell + 1]
+            known += self._cells[3 * cell + 2]
         return cell, known / seen
 
     def __add__(self, other: Self) -> Self:
@@ -203,8 +223,11 @@ class Coverage:
         made = type(self)()
         made.labels = self.labels + other.labels
         if made.labels:
-            pairs = zip(self._means, other._means, strict=True)
-            made._means = [(self.labels * one + other.labels * two) / made.labels for one, two in pairs]
+            mine, theirs = self.labels, other.labels
+            made._near = (mine * self._near + theirs * other._near) / made.labels
+            made._far = (mine * self._far + theirs * other._far) / made.labels
+            made._age = (mine * self._age + theirs * other._age) / made.labels
+            made._square = (mine * self._square + theirs * other._square) / made.labels
         made.uncovered = self.uncovered or other.uncovered
         since = [each.since_ms for each in (self, other) if each.uncovered]
         made.since_ms = min(since, default=max(self.since_ms, other.since_ms))
@@ -212,11 +235,15 @@ class Coverage:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        born, n = self._born, len(self._born)
+        cells = self._cells
+        born, n = cells[::3], len(cells) // 3
         first = born[0] if n else 0
-        head = _HEAD.pack(self.labels, self.uncovered, self.since_ms, *self._means, *self._places, first, n)
+        head = _HEAD.pack(
+            self.labels, self.uncovered, self.since_ms, self._near, self._far, self._age, self._square, self._places,
+            self._squares, self._known, first, n,
+        )  # fmt: skip
         steps = [b - a for a, b in pairwise(born)] + [0] * min(n, 1)
-        return head + counts.encode(steps) + counts.encode(self._issued) + counts.encode(self._labelled)
+        return head + counts.encode(steps) + counts.encode(cells[1::3]) + counts.encode(cells[2::3])
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -225,13 +252,14 @@ class Coverage:
             raise ValueError(f"a coverage of {len(payload)} bytes is shorter than its own header")
         made = cls()
         made.labels, uncovered, made.since_ms, *floats, born, n = _HEAD.unpack_from(payload)
-        made.uncovered, made._means, made._places = bool(uncovered), floats[:4], floats[4:]
+        made.uncovered = bool(uncovered)
+        made._near, made._far, made._age, made._square, made._places, made._squares, made._known = floats
         steps, at = counts.decode(payload, _HEAD.size, n, "a coverage")
-        made._issued, at = counts.decode(payload, at, n, "a coverage")
-        made._labelled, at = counts.decode(payload, at, n, "a coverage")
-        for step in steps:
-            made._born.append(born)
+        issued, at = counts.decode(payload, at, n, "a coverage")
+        labelled, at = counts.decode(payload, at, n, "a coverage")
+        for step, all_, known in zip(steps, issued, labelled, strict=True):
+            made._cells += (born, all_, known)
             born += step
-        if at != len(payload) or any(known > all_ for known, all_ in zip(made._labelled, made._issued, strict=True)):
+        if at != len(payload) or any(known > all_ for known, all_ in zip(labelled, issued, strict=True)):
             raise ValueError(f"a coverage of {len(payload)} bytes has counts that cannot be")
         return made

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from struct import Struct
+from sys import intern
 from typing import Any, Final
 
 from state.calibrators import Recalibrator
@@ -60,7 +61,7 @@ class Served:
         """Read a payload; without draws no coin is needed, see `state.policy.build`."""
         n, late, warmed_ms = _HEAD.unpack_from(payload)
         end = _HEAD.size + n
-        recipe = payload[_HEAD.size : end].decode()
+        recipe = intern(payload[_HEAD.size : end].decode())  # thousands of streams have the same
         served = cls(recipe, build(recipe, stream, coin), late, warmed_ms)
         served.calibrator.decode(payload[end:])
         return served

@@ -50,8 +50,8 @@ class Service:
     coverage: Coverage | None
     #: What is counted of the stream.
     counts: Live[StreamCounts]
-    #: All that have challenged it, by configuration.
-    challengers: dict[str, Challenger]
+    #: All that have challenged it, by configuration; None before the first.
+    challengers: dict[str, Challenger] | None = None
     #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
     role: int = EXPIRY
     due_ms: int = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 from state import calibrators, kinds, ledger
@@ -24,7 +25,7 @@ from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
 #: Bytes that a stream's value takes in memory: so many, and so many for each byte of its row.
-VALUE, VALUE_OF_ROW = 1200, 10
+VALUE, VALUE_OF_ROW = 300, 6
 #: The value of a stream's row.
 Value = TypeVar("Value")
 
@@ -53,11 +54,11 @@ class Services:
         #: What serves each version now, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
         #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
-        #: tickets. Streams that were not used for longest come first.
+        #: tickets.
         self._values: dict[str, dict[bytes, Any]] = {}
         self._held = 0
         #: The keys in `_by_names`, by stream.
-        self._names: dict[str, list[bytes]] = {}
+        self._names: dict[str, tuple[bytes, ...]] = {}
 
     def of(self, stream: str) -> Service:
         """Return what serves a stream now; the caller may change the stream's values."""
@@ -107,6 +108,8 @@ class Services:
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> Challenger:
         """Return the challenger of a service; without a policy, one that a ticket names."""
+        if service.challengers is None:
+            service.challengers = {}
         challenger = service.challengers.get(config)
         if challenger is None:
             learner = self._learner(service.stream, config, policy)
@@ -133,32 +136,27 @@ class Services:
             held = changes.streams.get(stream)
             if held is None:
                 held = changes.streams[stream] = {}
-                values = self._values.pop(stream, None)
-                if values is not None:
-                    self._values[stream] = values
             held[key] = value
 
     def trim(self, most: int) -> None:
-        """Drop streams until at most so many values are in memory, those first that were not used for longest.
+        """Drop one stream in so many if there are more values in memory; later calls drop more if that is not enough.
 
-        Streams whose changes are not packed yet stay: they are in memory anyway.
+        Streams whose changes are not packed yet stay: they are in memory anyway, and used. Those that are dropped are
+        spread over all others. If one dropped what was not used for longest, streams that take turns, and are a few
+        more than the memory holds, would each be dropped just before its turn.
         """
-        touched, frozen = self.touched.keys(), self.frozen.streams
         excess = self._held - most
         if excess <= 0:
             return
         excess += most // 8  # so that the next call has nothing to do
-        gone = []
-        for stream, values in self._values.items():
-            if excess <= 0:
-                break
-            if stream not in frozen and touched.isdisjoint(values):
-                gone.append(stream)
-                excess -= len(values)
-        for stream in gone:
-            self._held -= len(self._values.pop(stream))
-            self._active.pop(stream, None)
-            self._close(stream)
+        touched, frozen = self.touched.keys(), self.frozen.streams
+        for stream in list(islice(self._values, 0, None, max(self._held // excess, 1))):
+            if excess > 0 and stream not in frozen and touched.isdisjoint(self._values[stream]):
+                gone = len(self._values.pop(stream))
+                self._held -= gone
+                excess -= gone
+                self._active.pop(stream, None)
+                self._close(stream)
 
     def _open(self, stream: str) -> Service:
         policy = self._policy(stream)
@@ -325,10 +323,8 @@ class Services:
         counts = self.counts(stream)
         coverage = counts.value.part(kinds.COVERAGE, Coverage) if now is not None and now.guarded else None
         kind = KINDS.index(calibrators.kind(calibrator))
-        self._names.setdefault(stream, []).append(names)
-        service = self._by_names[names] = Service(
-            stream, kind, calibrator, config, names, learner, coverage, counts, {}
-        )
+        self._names[stream] = (*self._names.get(stream, ()), names)
+        service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, counts)
         service.frozen = now is not None and now.frozen
         service.ttl_ms = DEFAULT_TTL_MS if now is None else now.ttl_ms
         service.weighed = now is not None and now.weighed and kind == PROBABILITY

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from state.kind import KINDS, Get, Kind
 
@@ -25,37 +25,40 @@ class StreamCounts:
     payload.
     """
 
-    __slots__ = ("_get", "_payloads", "_stream", "_values")
+    __slots__ = ("_get", "_parts", "_stream")
 
     def __init__(self, stream: str, get: Get) -> None:
         self._stream = stream
         self._get = get
         #: By letter: payloads of parts that nobody has asked for, and values of the others.
-        self._payloads: dict[bytes, bytes] = {}
-        self._values: dict[bytes, Any] = {}
+        self._parts: dict[bytes, Any] = {}
 
     def has(self, kind: Kind[Any]) -> bool:
         """Whether there is a part of a kind."""
-        return kind.letter in self._values or kind.letter in self._payloads
+        return kind.letter in self._parts
 
     def part(self, kind: Kind[Value], new: Callable[[], Value]) -> Value:
         """Return the one live copy of a part; ``new`` makes it if there is none. Raises `CorruptFrame`."""
-        value: Value | None = self._values.get(kind.letter)
-        if value is None:
-            payload = self._payloads.pop(kind.letter, None)
-            value = new() if payload is None else kind.parse(kind.key(self._stream), payload, self._get)
-            self._values[kind.letter] = value
-        return value
+        part = self._parts.get(kind.letter)
+        if part is None or isinstance(part, bytes):
+            part = new() if part is None else kind.parse(kind.key(self._stream), part, self._get)
+            self._parts[kind.letter] = part
+        return cast("Value", part)
 
     def encode(self) -> bytes:
         """Return the parts; layout in the class's notes."""
-        return joined(self._payloads | {letter: KINDS[letter].payload(value) for letter, value in self._values.items()})
+        made = b""
+        for letter in sorted(self._parts):
+            part = self._parts[letter]
+            payload = part if isinstance(part, bytes) else KINDS[letter].payload(part)
+            made += _PART.pack(letter, len(payload)) + payload
+        return made
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, get: Get) -> "StreamCounts":
         """Read what `encode` wrote; ValueError or struct.error if it is cut."""
         made = cls(stream, get)
-        made._payloads = payloads(payload)
+        made._parts = payloads(payload)
         return made
 
 

@@ -66,7 +66,7 @@ class Tickets(Fold):
         #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
         #: Bytes that a value of a stream takes in memory, by the average size of their rows at the last checkpoint.
-        self._value_bytes = VALUE + VALUE_OF_ROW * STREAM_BYTES
+        self._value_bytes = VALUE + VALUE_OF_ROW * max(STREAM_BYTES, largest // 2)
         #: Bytes of queues and fence in the last checkpoint.
         self._queued = 0
         super().__init__(_nothing if get is None else get)

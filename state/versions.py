@@ -210,7 +210,7 @@ class Versions:
             cells, at = decode_cells(payload, at, CELLS, "a version")
             beside, at = decode_cells(payload, at, CELLS, "a version")
             counts = forecasts, first_ms, last_ms, held, after, outcomes, raw, served, ones, gain
-            made.of[name] = Version(name, config.hex(), *counts, cells, beside)
+            made.of[name] = Version(name, config.hex(), *counts, list(cells), list(beside))
         if at != len(payload) or len(made.of) != payload[0]:
             raise ValueError(f"versions of {len(payload)} bytes end at {at}, or one is there twice")
         return made

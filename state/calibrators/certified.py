@@ -65,6 +65,10 @@ class _Cell:
         self.off, self.sum, self.square, self.variance, self.extra = numbers[5:]
 
 
+#: Every cell without outcomes, so that these take no memory. Nobody changes it.
+_NONE: Final = _Cell()
+
+
 class Certified(Calibrator):
     """Serve the forecast while scores near it have been right, else the nearest score that has been.
 
@@ -178,7 +182,7 @@ class Certified(Calibrator):
         self._first_ones, self._zeros_waited, self._ones_waited = 0, 0, 0
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
-        self._cells = [_Cell() for _ in range(CELLS + 1)]
+        self._cells = [_NONE] * (CELLS + 1)
         #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
         #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of what it brought
@@ -244,7 +248,7 @@ class Certified(Calibrator):
         self.learnt += 1
         self._counted += 1
         c: int = o if y > 0.5 else z
-        cell = self._cells[c]
+        cell = self._begun(c)
         if y > 0.5:
             cell.ahead = max(cell.ahead, cell.ones - ones)
             cell.ones += 1
@@ -275,6 +279,13 @@ class Certified(Calibrator):
             for i in range(CELLS):
                 self._find_way(i)
 
+    def _begun(self, c: int) -> _Cell:
+        """Return a cell to be changed."""
+        cell = self._cells[c]
+        if cell is _NONE:
+            cell = self._cells[c] = _Cell()
+        return cell
+
     def _has_evidence(self) -> bool:
         return min(self._first_ones, self._counted - self._first_ones) >= self._asked
 
@@ -287,10 +298,11 @@ class Certified(Calibrator):
         self._revised += 1
         before, now = (o, z) if was > 0.5 else (z, o)
         self._count(before, p, was, -1, 0.0)
+        cell = self._begun(now)
         if y > 0.5:
-            self._cells[now].ones += 1
+            cell.ones += 1
         else:
-            self._cells[now].zeros += 1
+            cell.zeros += 1
         self._count(now, p, y, 1, p * (1.0 - p))
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
@@ -375,7 +387,7 @@ class Certified(Calibrator):
         self.learnt, self._revised = learnt, revised
         self._first_ones, self._zeros_waited, self._ones_waited = first_ones, zeros_waited, ones_waited
         for c, *numbers in _ROW.iter_unpack(payload[_HEAD.size : at]):
-            cell = self._cells[c]
+            cell = self._begun(c)
             cell.take(numbers)
             cell.margin = self._margin_of(c) + cell.extra
         self._counted = sum([cell.events for cell in self._cells])

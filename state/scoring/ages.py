@@ -2,11 +2,10 @@
 
 import math
 from itertools import accumulate
-from operator import add
 from struct import Struct
 from typing import Final, Self
 
-from state.counts import decode_cells, encode_cells
+from state.counts import EMPTY, Counts, decode_cells, encode_cells, packed, raised, together
 from state.quick import search
 
 MINUTE_MS: Final = 60_000
@@ -48,14 +47,15 @@ class Ages:
     to the last one (u8 each), their counts. With two labels usually about 130 bytes; at most 6.2 kB.
     """
 
-    __slots__ = ("_at", "_counts", "_last", "_seen", "_together", "expired")
+    __slots__ = ("_at", "_counts", "_differed", "_followed", "_last", "_ones", "_seen", "expired")
 
     def __init__(self) -> None:
         self.expired = 0
         self._at, self._last, self._seen = 0, 0, 0
         #: Labels that followed another of their record time, those of them that differed from it, and ones.
-        self._together = [0, 0, 0]
-        self._counts: dict[int, list[int]] = {}
+        self._followed, self._differed, self._ones = 0, 0, 0
+        #: Counts of the labels from 0 on, as many as have come: `CELLS` each.
+        self._counts: Counts = bytearray()
 
     def observe(self, age_ms: int, label: int, at: int = 0) -> None:
         """Count the first outcome of an event.
@@ -67,18 +67,18 @@ class Ages:
         label = min(label, LABELS - 1)
         self._seen += 1
         if self._seen == FADE:
-            self._seen, self._together = 0, [count // 2 for count in self._together]
+            self._seen = 0
+            self._followed, self._differed, self._ones = self._followed // 2, self._differed // 2, self._ones // 2
         if at:
             if at == self._at:
-                together = self._together
-                together[0] += 1
-                together[1] += label != self._last
-                together[2] += label > 0
+                self._followed += 1
+                self._differed += label != self._last
+                self._ones += label > 0
             self._at, self._last = at, label
-        counts = self._counts.get(label)
-        if counts is None:
-            counts = self._counts[label] = [0] * CELLS
-        counts[search(EDGES, age_ms)] += 1
+        first = label * CELLS
+        if len(self._counts) <= first:
+            self._counts.extend(bytes(first + CELLS - len(self._counts)))
+        self._counts = raised(self._counts, first + search(EDGES, age_ms))
 
     def expire(self) -> None:
         """Count a forecast that expired without an outcome."""
@@ -88,21 +88,25 @@ class Ages:
         total = type(self)()
         total.expired = self.expired + other.expired
         total._seen = (self._seen + other._seen) % FADE
-        total._together = list(map(add, self._together, other._together))
-        for label in self._counts.keys() | other._counts.keys():
-            total._counts[label] = list(map(add, self._of(label), other._of(label)))
+        total._followed = self._followed + other._followed
+        total._differed = self._differed + other._differed
+        total._ones = self._ones + other._ones
+        total._counts = together(self._counts, other._counts)
         return total
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ages) and (self.expired, self._counts) == (other.expired, other._counts)
+        return isinstance(other, Ages) and (self.expired, list(self._counts)) == (other.expired, list(other._counts))
 
     __hash__ = None  # type: ignore[assignment]  # counts change
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        parts = [_HEAD.pack(self.expired, self._at, self._last, *self._together, self._seen)]
-        parts += (bytes((label,)) + encode_cells(counts) for label, counts in sorted(self._counts.items()))
-        return b"".join(parts)
+        made = _HEAD.pack(self.expired, self._at, self._last, self._followed, self._differed, self._ones, self._seen)
+        for label in range(len(self._counts) // CELLS):
+            counts = encode_cells(self._of(label))
+            if counts != EMPTY:
+                made += bytes((label,)) + counts
+        return made
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -110,22 +114,25 @@ class Ages:
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
         ages = cls()
-        ages.expired, ages._at, ages._last, *together, ages._seen = _HEAD.unpack_from(payload)
-        ages._together = list(together)
-        at, before = _HEAD.size, -1
+        ages.expired, ages._at, ages._last, ages._followed, ages._differed, ages._ones, ages._seen = _HEAD.unpack_from(
+            payload
+        )
+        at, before, found = _HEAD.size, -1, list[int]()
         while at < len(payload):
             label = payload[at]
             counts, end = decode_cells(payload, at + 1, CELLS, "ages")
             if not before < label < LABELS or not any(counts):
                 raise ValueError(f"ages of {len(payload)} bytes have counts of labels there are not, at {at}")
-            ages._counts[label] = counts
+            found.extend(bytes((label - before - 1) * CELLS))
+            found.extend(counts)
             at, before = end, label
+        ages._counts = packed(found)
         return ages
 
     @property
     def labels(self) -> list[int]:
         """The labels that have come, in ascending order."""
-        return sorted(self._counts)
+        return [label for label in range(LABELS) if any(self._of(label))]
 
     def n(self, label: int) -> int:
         """Return how many outcomes of a label have come."""
@@ -134,7 +141,7 @@ class Ages:
     @property
     def total(self) -> int:
         """The number of outcomes of all labels."""
-        return sum(map(sum, self._counts.values()))
+        return sum(self._counts)
 
     def quantile(self, label: int | None, level: float) -> float:
         """Return the quantile of the ages of a label's outcomes, or of all outcomes, ms; NaN without outcomes."""
@@ -172,7 +179,8 @@ class Ages:
         """
         everything, total = self._all(), self.total
         most = math.nan
-        for counts in self._counts.values():
+        for label in self.labels:
+            counts = self._of(label)
             n, m = sum(counts), total - sum(counts)
             if min(n, m) >= FEWEST_EACH:
                 pairs = zip(accumulate(counts), accumulate(everything), strict=True)
@@ -186,14 +194,14 @@ class Ages:
 
         Of n independent labels in any order 2 n π (1 - π) differ from the one before, π the share of ones.
         """
-        n, turns, ones = self._together
+        n, turns, ones = self._followed, self._differed, self._ones
         return n, turns, 2.0 * ones * (n - ones) / n if n else 0.0
 
-    def _of(self, label: int) -> list[int]:
-        return self._counts.get(label) or [0] * CELLS
+    def _of(self, label: int) -> Counts:
+        return self._counts[label * CELLS : (label + 1) * CELLS] or bytearray(CELLS)
 
     def _all(self) -> list[int]:
-        return [sum(each) for each in zip([0] * CELLS, *self._counts.values(), strict=True)]
+        return [sum(self._counts[cell::CELLS]) for cell in range(CELLS)]
 
 
 def _bounds(cell: int) -> tuple[float, float]:

@@ -184,7 +184,8 @@ class BandCounts:
         at = _HEAD.size + sums.size
         for _ in range(days):
             (day,) = _DAY.unpack_from(payload, at)
-            made._days[day], at = decode_cells(payload, at + _DAY.size, len(made.sums), "counts of bands")
+            counts, at = decode_cells(payload, at + _DAY.size, len(made.sums), "counts of bands")
+            made._days[day] = list(counts)
         if at != len(payload):
             raise ValueError(f"counts of bands have {at} bytes, got {len(payload)}")
         return made

@@ -9,6 +9,8 @@ from state.scoring.scores import Kind, grain
 
 _COUNT: Final = Struct("<H")
 _SUMS: Final = 4
+#: The sums of streams without features. Nobody changes them.
+_NONE: Final[list[list[float]]] = []
 
 
 class Bias:
@@ -24,7 +26,7 @@ class Bias:
 
     def __init__(self) -> None:
         self._n = 0.0
-        self._sums: list[list[float]] = []
+        self._sums = _NONE
 
     def observe(self, x: Sequence[float], raw: float, p: float, y: float, sign: int = 1) -> None:
         """Add an event, or with ``sign = -1`` take out one that was added.

@@ -23,6 +23,52 @@ _PERIOD: Final = Struct("<IIIiddd")
 Sums = list[float]
 
 
+class _Period:
+    """The sums of an hour or a day, and its number since 1970."""
+
+    __slots__ = ("at", "issued", "known", "ones", "raw", "served", "variance")
+
+    def __init__(
+        self,
+        at: int,
+        issued: float = 0.0,
+        known: float = 0.0,
+        ones: float = 0.0,
+        raw: float = 0.0,
+        served: float = 0.0,
+        variance: float = 0.0,
+    ) -> None:
+        self.at = at
+        self.issued, self.known, self.ones = issued, known, ones
+        self.raw, self.served, self.variance = raw, served, variance
+
+    def resolve(self, raw: float, p: float, y: float, variance: float) -> None:
+        self.known += 1.0
+        self.ones += y
+        self.raw += raw
+        self.served += p
+        self.variance += variance
+
+    def sums(self) -> Sums:
+        return [self.issued, self.known, self.ones, self.raw, self.served, self.variance]
+
+    def add(self, other: "_Period") -> None:
+        self.issued += other.issued
+        self.known += other.known
+        self.ones += other.ones
+        self.raw += other.raw
+        self.served += other.served
+        self.variance += other.variance
+
+    def encode(self) -> bytes:
+        counts = int(self.issued), int(self.known), int(self.ones)
+        return _PERIOD.pack(self.at, *counts, self.raw, self.served, self.variance)
+
+
+#: The period of a course that has none. Nobody changes it.
+_NEVER: Final = _Period(-1)
+
+
 class Course:
     """Sums of the last hours and days of a stream on one partition.
 
@@ -37,49 +83,56 @@ class Course:
     was served (f64 each). At most 2.3 kB.
     """
 
-    __slots__ = ("_hour", "_now", "days", "forecast_ms", "hours", "label_ms")
+    __slots__ = ("_days", "_hour", "_hours", "_this_day", "_this_hour", "forecast_ms", "label_ms")
 
     def __init__(self) -> None:
         #: Stream time of the last forecast; event time of the latest outcome that was reported. 0 without any.
         self.forecast_ms = 0
         self.label_ms = 0
-        #: Sums by hour and by day since 1970, see `ISSUED` and those after it: [6] each.
-        self.hours: dict[int, Sums] = {}
-        self.days: dict[int, Sums] = {}
-        #: The present hour; its sums and its day's are cached.
+        self._hours: list[_Period] = []
+        self._days: list[_Period] = []
+        #: The present hour, and its sums and its day's.
         self._hour = -1
-        self._now: tuple[Sums, Sums] = ([], [])
+        self._this_hour = self._this_day = _NEVER
+
+    @property
+    def hours(self) -> dict[int, Sums]:
+        """Sums by hour since 1970, see `ISSUED` and those after it: [6] each."""
+        return {each.at: each.sums() for each in self._hours}
+
+    @property
+    def days(self) -> dict[int, Sums]:
+        """Sums by day since 1970, as `hours`."""
+        return {each.at: each.sums() for each in self._days}
 
     def issue(self, now_ms: int) -> None:
         """Count a forecast; ``now_ms`` is stream time, which never falls."""
         self.forecast_ms = now_ms
-        for sums in self._at(now_ms):
-            sums[ISSUED] = sums[ISSUED] + 1.0
+        self._go_to(now_ms)
+        self._this_hour.issued += 1.0
+        self._this_day.issued += 1.0
 
     def resolve(self, raw: float, p: float, y: float, now_ms: int) -> None:
         """Count an event that is learnt: raw and served forecast, outcome."""
         rough, near = grain(raw), grain(p)
         spread = grain(p * (1.0 - p))
-        for sums in self._at(now_ms):
-            # Not `+=`: compiled, that adds objects, not numbers.
-            sums[KNOWN] = sums[KNOWN] + 1.0
-            sums[ONES] = sums[ONES] + y
-            sums[RAW] = sums[RAW] + rough
-            sums[SERVED] = sums[SERVED] + near
-            sums[VARIANCE] = sums[VARIANCE] + spread
+        self._go_to(now_ms)
+        self._this_hour.resolve(rough, near, y, spread)
+        self._this_day.resolve(rough, near, y, spread)
 
     def revise(self, by: float, now_ms: int) -> None:
         """Count a revision, which changes the ones by -1 or 1."""
-        for sums in self._at(now_ms):
-            sums[ONES] += by
+        self._go_to(now_ms)
+        self._this_hour.ones += by
+        self._this_day.ones += by
 
-    def _at(self, now_ms: int) -> tuple[Sums, Sums]:
-        """Return the sums of the present hour and day; old periods are dropped."""
+    def _go_to(self, now_ms: int) -> None:
+        """Make hour and day of a time the present ones; old periods are dropped."""
         hour = now_ms // HOUR_MS
         if hour != self._hour:
             self._hour = hour
-            self._now = _begin(self.hours, hour, HOURS), _begin(self.days, now_ms // DAY_MS, DAYS)
-        return self._now
+            self._this_hour = _begin(self._hours, hour, HOURS)
+            self._this_day = _begin(self._days, now_ms // DAY_MS, DAYS)
 
     def __add__(self, other: Self) -> Self:
         """Return the course of both."""
@@ -87,13 +140,11 @@ class Course:
         made.forecast_ms = max(self.forecast_ms, other.forecast_ms)
         made.label_ms = max(self.label_ms, other.label_ms)
         for into, parts, most in (
-            (made.hours, (self.hours, other.hours), HOURS),
-            (made.days, (self.days, other.days), DAYS),
+            (made._hours, (*self._hours, *other._hours), HOURS),
+            (made._days, (*self._days, *other._days), DAYS),
         ):
-            for at in sorted({*parts[0], *parts[1]}):
-                sums = _begin(into, at, most)
-                for part in [part for part in parts if at in part]:
-                    sums[:] = [a + b for a, b in zip(sums, part[at], strict=True)]
+            for each in sorted(parts, key=lambda each: each.at):
+                _begin(into, each.at, most).add(each)
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -103,12 +154,11 @@ class Course:
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        parts = [_HEAD.pack(self.forecast_ms, self.label_ms, len(self.hours), len(self.days))]
-        for periods in (self.hours, self.days):
-            for at, sums in sorted(periods.items()):
-                issued, known, ones, raw, served, variance = sums
-                parts.append(_PERIOD.pack(at, int(issued), int(known), int(ones), raw, served, variance))
-        return b"".join(parts)
+        made = _HEAD.pack(self.forecast_ms, self.label_ms, len(self._hours), len(self._days))
+        for periods in (self._hours, self._days):
+            for each in periods:
+                made += each.encode()
+        return made
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -118,16 +168,19 @@ class Course:
         if len(payload) != _HEAD.size + (hours + days) * _PERIOD.size or hours > HOURS or days > DAYS:
             raise ValueError(f"a course of {len(payload)} bytes has {hours} hours and {days} days")
         for n, period in enumerate(_PERIOD.iter_unpack(payload[_HEAD.size :])):
-            at, *sums = period
-            (course.hours if n < hours else course.days)[at] = [float(each) for each in sums]
+            at, issued, known, ones, *sums = period
+            made = _Period(at, float(issued), float(known), float(ones), *sums)
+            (course._hours if n < hours else course._days).append(made)
         return course
 
 
-def _begin(periods: dict[int, Sums], at: int, most: int) -> Sums:
-    """Return the sums of a period, usually the latest; at most ``most`` periods are kept."""
-    sums = periods.get(at)
-    if sums is None:
-        sums = periods[at] = [0.0] * 6
-        for old in [each for each in periods if each <= max(periods) - most]:
-            del periods[old]
-    return sums
+def _begin(periods: list[_Period], at: int, most: int) -> _Period:
+    """Return a period of some in order, usually the latest; at most ``most`` are kept."""
+    for each in reversed(periods):
+        if each.at == at:
+            return each
+    made = _Period(at)
+    periods.append(made)
+    periods.sort(key=lambda each: each.at)
+    periods[:] = [each for each in periods if each.at > periods[-1].at - most]
+    return made

@@ -7,7 +7,7 @@ from operator import add
 from struct import Struct
 from typing import Final, Self
 
-from state.counts import decode_cells, encode_cells
+from state.counts import Counts, decode_cells, encode_cells, raised, together
 from state.quick import search
 from state.scoring.ages import DAY_MS
 
@@ -42,9 +42,9 @@ _HEAD: Final = Struct("<QIH")
 #: Bytes of past and recent days, all without forecasts.
 _YOUNG: Final = encode_cells([0]) * (1 + RECENT)
 
-Counts = list[int]
-#: The counts of every day without forecasts, so that these take no memory. Nobody changes them.
-_NONE: Final[Counts] = [0] * CELLS
+#: The counts of every day without forecasts, and days without any, so that these take no memory. Nobody changes them.
+_NONE: Final[Counts] = bytearray(CELLS)
+_NO_DAYS: Final = [_NONE] * RECENT
 
 
 class Distribution:
@@ -70,8 +70,9 @@ class Distribution:
 
     def __init__(self) -> None:
         self._day = 0
-        self._present: Counts = [0] * CELLS
-        self._days: list[Counts] = [_NONE] * RECENT
+        self._present: Counts = bytearray(CELLS)
+        #: Recent days, the oldest first; replaced, never changed.
+        self._days: list[Counts] = _NO_DAYS
         self._past: Counts = _NONE
         self._filled = 0
         #: Days since the forecasts broke; 0 if they are not broken.
@@ -88,7 +89,7 @@ class Distribution:
         day = now_ms // DAY_MS
         if day != self._day:
             self._advance(day)
-        self._present[search(EDGES, raw)] += 1
+        self._present = raised(self._present, search(EDGES, raw))
 
     def _advance(self, day: int) -> None:
         """Go on to a later day; days between have no forecast."""
@@ -98,9 +99,9 @@ class Distribution:
         self._day = day
 
     def _end(self) -> None:
-        self._days.append(self._present)
-        self._present = [0] * CELLS
-        oldest = self._days.pop(0)
+        oldest = self._days[0]
+        self._days = [*self._days[1:], self._present]
+        self._present = bytearray(CELLS)
         self._kept = b""
         if not any(oldest):
             return
@@ -119,9 +120,9 @@ class Distribution:
             each._advance(max(self._day, other._day))
         made, beside = pair
         made._filled, made._broken = max(made._filled, beside._filled), max(made._broken, beside._broken)
-        made._present = list(map(add, made._present, beside._present))
-        made._past = list(map(add, made._past, beside._past))
-        made._days = [list(map(add, *each)) for each in zip(made._days, beside._days, strict=True)]
+        made._present = together(made._present, beside._present)
+        made._past = together(made._past, beside._past)
+        made._days = [together(*each) for each in zip(made._days, beside._days, strict=True)]
         made._kept = b""
         return made
 
@@ -131,12 +132,12 @@ class Distribution:
     __hash__ = None  # type: ignore[assignment]  # counts change
 
     @property
-    def recent(self) -> Counts:
+    def recent(self) -> list[int]:
         """Recent forecasts by cell."""
         return [sum(each) for each in zip(self._present, *self._days, strict=True)]
 
     @property
-    def latest(self) -> Counts:
+    def latest(self) -> list[int]:
         """Forecasts since yesterday by cell."""
         return list(map(add, self._present, self._days[-1]))
 
@@ -195,8 +196,10 @@ class Distribution:
         if made._kept == _YOUNG:
             return made
         made._past, at = decode_cells(payload, at, CELLS, "a distribution")
-        for n in range(RECENT):
-            made._days[n], at = decode_cells(payload, at, CELLS, "a distribution")
+        made._days = []
+        for _ in range(RECENT):
+            day, at = decode_cells(payload, at, CELLS, "a distribution")
+            made._days.append(day)
         if at != len(payload):
             raise ValueError(f"a distribution has {at} bytes, got {len(payload)}")
         return made

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from state.scoring.alarm import distance, log_mean_bet, log_wealth
 from state.scoring.bias import Bias
@@ -22,8 +22,11 @@ _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
 #: Stands for scores in a row: they equal the ones before, or there are none.
 _SAME: Final = _LENGTH.pack(0)
-#: The scores of no events. Nobody changes them.
+#: What histories have before their first event and their first window. Nobody changes these.
 _NOTHING: Final = Scores()
+_NO_PAST: Final[list[list[float]]] = []
+_NO_WORST: Final = dict.fromkeys(SCORED, Window(0, _NOTHING))
+_NO_BYTES: Final = _LENGTH.pack(len(_NOTHING.encode())) + _NOTHING.encode()
 
 
 class History(Windows[Scores]):
@@ -58,17 +61,19 @@ class History(Windows[Scores]):
     __slots__ = ("_before", "_closed", "_newest", "_past", "bias")
 
     def __init__(self) -> None:
-        super().__init__(Scores(), SCORED, nothing=_NOTHING)
+        super().__init__(_NOTHING, SCORED, none=_NO_WORST)
         #: Bias of the forecasts along the features, if the calibrator takes any.
         self.bias = Bias()
 
         self._closed = self._newest = _NOTHING
-        self._past: list[list[float]] = []
+        self._past = _NO_PAST
         #: Scores before the window from which the alarms count.
         self._before: Scores | None = None
 
     def observe(self, raw: float, p: float, y: float, draw: float | None = None) -> bool:
         """Add one event, see `Scores.observe`; return whether it closed a window."""
+        if self.present is _NOTHING:
+            self.present = Scores()
         self.present.observe(raw, p, y, draw)
         self._events += 1
         if self._events < WINDOW:
@@ -217,6 +222,7 @@ class History(Windows[Scores]):
         else:
             self._before, at = _taken(closed, at)
         window: Window | None = None
+        found: dict[Any, Window] = {}
         for kind in SCORED:
             (number,) = _WORST.unpack_from(closed, at)
             at += _WORST.size
@@ -225,12 +231,15 @@ class History(Windows[Scores]):
             else:
                 scores, at = _taken(closed, at)
                 window = Window(number, scores)
-            self._worst[kind] = window
+            found[kind] = window
+        self._worst = found
         if at != len(closed):
             raise ValueError(f"closed windows have {at} bytes, got {len(closed)}")
 
 
 def _sized(scores: Scores) -> bytes:
+    if scores is _NOTHING:
+        return _NO_BYTES
     payload = scores.encode()
     return _LENGTH.pack(len(payload)) + payload
 
@@ -241,4 +250,6 @@ def _taken(payload: bytes, at: int) -> tuple[Scores, int]:
     if len(payload) < start:
         raise ValueError(f"a history of {len(payload)} bytes is shorter than its own header")
     end = start + _LENGTH.unpack_from(payload, at)[0]
+    if payload[at:end] == _NO_BYTES:
+        return _NOTHING, end
     return Scores.decode(payload[start:end]), end

@@ -21,9 +21,10 @@ MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
-#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1.
-Counts: TypeAlias = "array[int]"
-Maybe: TypeAlias = "array[int] | None"
+#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. A byte each until one passes
+#: 255, see `raised`.
+Counts: TypeAlias = "bytearray | array[int]"
+Maybe: TypeAlias = "Counts | None"
 _TYPE: Final = "I"
 _BYTES: Final = 4  # a count
 _HALF: Final = FINE * _BYTES  # the counts of an outcome
@@ -166,7 +167,19 @@ def binomial(hits: float, n: float) -> Estimate:
 
 def nothing() -> Counts:
     """Return the counts of no events."""
-    return array(_TYPE, bytes(2 * _HALF))
+    return bytearray(2 * FINE)
+
+
+def raised(counts: Counts, cell: int, by: int) -> Counts:
+    """Add 1 or -1 to a count; return the counts, which are others if bytes do not hold them any more."""
+    if by > 0 and counts[cell] == 0xFF and isinstance(counts, bytearray):
+        counts = array(_TYPE, list(counts))
+    counts[cell] += by
+    return counts
+
+
+def _packed(counts: list[int]) -> Counts:
+    return array(_TYPE, counts) if max(counts) > 0xFF else bytearray(counts)
 
 
 def ranking(counts: Sequence[Maybe]) -> Ranking:
@@ -176,18 +189,18 @@ def ranking(counts: Sequence[Maybe]) -> Ranking:
 
 
 def together(a: Maybe, b: Maybe) -> Maybe:
-    """Return the counts of both sets of events, in a new array."""
+    """Return the counts of both sets of events, as new ones."""
     if a is None or b is None:
         one = b if a is None else a
         return None if one is None else one[:]
-    return array(_TYPE, map(add, a, b))
+    return _packed(list(map(add, a, b)))
 
 
 def without(a: Maybe, b: Maybe) -> Maybe:
     """Return the counts of the events of ``a`` without those of ``b``, which must be a subset."""
     if a is None or b is None:
         return None if a is None else a[:]
-    return array(_TYPE, map(sub, a, b))
+    return _packed(list(map(sub, a, b)))
 
 
 def encode(counts: Counts, most: int) -> bytes:
@@ -200,13 +213,15 @@ def encode(counts: Counts, most: int) -> bytes:
     ``counts``: at most 2**32 - 1 each.
     ``most``: an upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
     """
-    flat = counts.tobytes()
-    bound = (most.bit_length() + 7) // 8
-    encoded = b""
-    for start, end in ((0, _HALF), (_HALF, 2 * _HALF)):
+    bound, encoded = (most.bit_length() + 7) // 8, b""
+    if isinstance(counts, bytearray):
+        flat, width, bound = bytes(counts), 1, min(bound, 1)
+    else:
+        flat, width = counts.tobytes(), _BYTES
+    for start in (0, FINE * width):
         n, planes = 0, b""
         for k in range(bound):
-            plane = flat[start + k : end : _BYTES]
+            plane = flat[start + k : start + FINE * width : width]
             if plane == _ZEROS:
                 planes += _NONE
             else:
@@ -223,7 +238,7 @@ def decode(payload: bytes, at: int) -> tuple[Counts, int]:
 
     Raises ValueError if they are cut, or name cells that do not exist.
     """
-    halves = []
+    halves, most = b"", 0
     for _ in range(2):
         half = bytearray(_HALF)
         planes = payload[at] if at < len(payload) else _BYTES + 1
@@ -235,5 +250,6 @@ def decode(payload: bytes, at: int) -> tuple[Counts, int]:
                 raise ValueError(f"scores of {len(payload)} bytes have counts of cells there are not, at {at}")
             half[first * _BYTES + k : (first + n) * _BYTES : _BYTES] = payload[at : at + n]
             at += n
-        halves.append(bytes(half))
-    return array(_TYPE, b"".join(halves)), at
+        halves += half
+        most = max(most, planes)
+    return (array(_TYPE, halves) if most > 1 else bytearray(halves[::_BYTES])), at

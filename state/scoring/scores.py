@@ -107,9 +107,9 @@ class Scores:
         fine = search(EDGES, p)
         ranks = self._ranks[book]
         if ranks is None:
-            ranks = self._ranks[book] = ranking.nothing()
+            ranks = ranking.nothing()
             self._sums[book] = [0.0] * _BOOK
-        ranks[fine if y < 0.5 else FINE + fine] += sign
+        self._ranks[book] = ranking.raised(ranks, fine if y < 0.5 else FINE + fine, sign)
         sums, i = self._sums[book], _AT[fine]
         near = p + _GRAIN - _GRAIN
         # Not `+=`: compiled, that adds objects, not numbers.
@@ -163,12 +163,7 @@ class Scores:
         return window
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scores) and (self._sums, self._logs, self._ranks, self._y2) == (
-            other._sums,
-            other._logs,
-            other._ranks,
-            other._y2,
-        )
+        return isinstance(other, Scores) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # sums change
 

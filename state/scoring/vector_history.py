@@ -180,8 +180,9 @@ class VectorHistory(Windows[Any]):
         for tally in tallies:
             cast("TopTally", tally).observe(*forecasts, k, sign)
         if window == self.windows:
-            for counts, forecast in zip(self._counts, forecasts, strict=True):
-                counts[bisect_right(EDGES, max(forecast)) + FINE * (forecast.argmax() == k)] += sign
+            for n, forecast in enumerate(forecasts):
+                cell = bisect_right(EDGES, max(forecast)) + FINE * (forecast.argmax() == k)
+                self._counts[n] = ranking.raised(self._counts[n], cell, sign)
         if window >= self._start:
             self._apart(forecasts, k, sign)
 
@@ -281,7 +282,7 @@ class VectorHistory(Windows[Any]):
         for each in KINDS if windows else ():
             (number,) = _WORST.unpack_from(payload, at)
             tally, at = empty.decode(payload, at + _WORST.size)
-            history._worst[each] = Window(number, tally)
+            history._worst = {**history._worst, each: Window(number, tally)}
         if history._single:
             n = len(history._single)
             layout = Struct(f"<{n + len(history._order)}d")

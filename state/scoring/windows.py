@@ -1,7 +1,7 @@
 """Windows of a stream's resolved events, with alarms: the part that is the same for every kind of forecast."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import add
 from struct import Struct
@@ -16,6 +16,10 @@ KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
 #: Closed windows that the recent alarm covers.
 RECENT: Final = 8
 
+Wealth = Mapping[Alarmed, float]
+#: The wealth of closed windows, and the largest one, before any was closed.
+_NOT_WON: Final[Wealth] = dict.fromkeys(KINDS, -math.inf)
+_NOTHING_YET: Final[Wealth] = dict.fromkeys(KINDS, 0.0)
 #: Logs of the summed wealth of closed windows and of the largest wealth at a look, for raw and for calibrated.
 WEALTH: Final = Struct("<4d")
 
@@ -56,7 +60,7 @@ class Windows(Generic[T]):
     ``empty``: the sums of no events.
     ``ranked``: the kinds whose worst window is kept.
     ``doubt``: what is subtracted from the recent alarm, in nats.
-    ``nothing``: sums of no events that many histories may share; None: they are made.
+    ``none``: the worst windows of a history without any, by kind; None: they are made.
 
     Notes
     -----
@@ -90,7 +94,9 @@ class Windows(Generic[T]):
 
     __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
 
-    def __init__(self, empty: T, ranked: Sequence[Any], doubt: float = 0.0, nothing: T | None = None) -> None:
+    def __init__(
+        self, empty: T, ranked: Sequence[Any], doubt: float = 0.0, none: Mapping[Any, Window] | None = None
+    ) -> None:
         #: Sums of the present window.
         self.present = empty
         #: Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
@@ -102,9 +108,11 @@ class Windows(Generic[T]):
         #: Events in the present window, and the window from which the alarms count: see `begin_anew`.
         self._events = 0
         self._start = 0
-        self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, nothing or empty.zero()))
-        self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
-        self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
+        #: By kind: the worst window, the logs of the summed wealth of closed windows and of the largest wealth at a
+        #: look. Replaced, never changed: all new histories share theirs.
+        self._worst: Mapping[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero())) if none is None else none
+        self._won: Wealth = _NOT_WON
+        self._most: Wealth = _NOTHING_YET
 
     @property
     def n(self) -> int:
@@ -139,8 +147,7 @@ class Windows(Generic[T]):
         if self._events:
             self._close(ranked=False)
         self._start = self.windows
-        self._won = dict.fromkeys(KINDS, -math.inf)
-        self._most = dict.fromkeys(KINDS, 0.0)
+        self._won, self._most = _NOT_WON, _NOTHING_YET
         self._forget()
 
     def _forget(self) -> None:
@@ -151,11 +158,11 @@ class Windows(Generic[T]):
         window = Window(self.windows, self.present)
         for kind, worst in self._worst.items() if ranked else ():
             if not worst.scores.n or window.scores.error(kind) > worst.scores.error(kind):
-                self._worst[kind] = window
+                self._worst = {**self._worst, kind: window}
         if window.number >= self._start:
             for alarmed in KINDS:
                 here = log_share(window.number - self._start) + window.scores.log_wealth(alarmed)
-                self._won[alarmed] = log_sum((self._won[alarmed], here))
+                self._won = {**self._won, alarmed: log_sum((self._won[alarmed], here))}
         self._keep(window.scores)
         self.windows += 1
         self._events = 0
@@ -163,8 +170,7 @@ class Windows(Generic[T]):
 
     def _look(self) -> None:
         """Keep the wealth if it is the largest so far."""
-        for kind in KINDS:
-            self._most[kind] = max(self._most[kind], self.log_wealth(kind))
+        self._most = {kind: max(self._most[kind], self.log_wealth(kind)) for kind in KINDS}
 
     def _of(self, window: int) -> list[T]:
         """Return the sums that hold an event of a window; ValueError if the window does not exist yet."""
@@ -194,9 +200,10 @@ class Windows(Generic[T]):
         new number of histories.
         """
         self.windows = self._start = len(self._worst)
-        for n, kind in enumerate(self._worst):
-            found = worst(before, kind)
-            self._worst[kind] = Window(n, none if found is None else found.scores)
+        found = {kind: worst(before, kind) for kind in self._worst}
+        self._worst = {
+            kind: Window(n, none if window is None else window.scores) for n, (kind, window) in enumerate(found.items())
+        }
         level = math.log(partitions)
         self._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
 

@@ -184,11 +184,12 @@ def test_cells_are_few_hold_every_forecast_and_are_no_longer_than_what_came_sinc
     for born in range(1, 100_001):
         coverage.issue(born, 0.0)
         if born % 9973 == 0:
-            assert sum(coverage._issued) == born
-            assert coverage._issued[0] == LEAST
-            for i, n in enumerate(coverage._issued[1:], 1):
-                assert n <= max(CELL, sum(coverage._issued[i + 1 :]))
-    assert len(coverage._born) <= 1 + (MOST + 1) * 14
+            issued = coverage._cells[1::3]
+            assert sum(issued) == born
+            assert issued[0] == LEAST
+            for i, n in enumerate(issued[1:], 1):
+                assert n <= max(CELL, sum(issued[i + 1 :]))
+    assert len(coverage._cells) <= 3 * (1 + (MOST + 1) * 14)
     assert len(coverage.encode()) < 400
 
 
@@ -198,7 +199,7 @@ def test_a_cell_never_has_more_labels_than_forecasts() -> None:
         coverage.issue(born, 0.0)
         coverage.label(born, 0.0, 0)
         coverage.label(born, 0.0, 0)
-    assert coverage._labelled == coverage._issued
+    assert coverage._cells[2::3] == coverage._cells[1::3]
     assert coverage.share <= 1.0
 
 
@@ -207,7 +208,7 @@ def test_a_label_of_a_forecast_that_is_not_counted_is_ignored() -> None:
     coverage.label(5, 0.0, 0)
     coverage.issue(10, 0.0)
     coverage.label(5, 0.0, 0)
-    assert (coverage.labels, coverage._labelled) == (0, [0])
+    assert (coverage.labels, coverage._cells[2::3]) == (0, [0])
 
 
 def test_of_two_partitions_the_share_is_of_the_labels_of_both_and_doubt_remains() -> None:
