@@ -47,7 +47,7 @@ def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:
 
 @pytest.mark.parametrize("name", SOON)
 def test_planted_bugs_are_found_and_fail_again_with_fewer_faults(name: str) -> None:
-    said = simulation("--mutant", name, "--histories", "60", "--seconds", "600")
+    said = simulation("--mutant", name, "--histories", "400", "--seconds", "600")
     again = re.search(r"make simulate SEED=(\d+) FAULTS=(\S+)", said)
     assert again, said
     assert again[0] in simulation("--mutant", name, "--seed", again[1], "--faults", again[2])
