@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
+from state.calibrators.certified_cell import NONE, ONE, ROW, Cell
 from state.calibrators.options import Option, integer, number
 from state.calibrators.runs import RUN, SPAN
 from state.quick import new, search
@@ -16,8 +17,6 @@ from state.quick import new, search
 CELLS: Final = 64
 #: How far a cell may be off before its interval is left, in standard deviations of chance.
 PATIENCE: Final = 1.0
-#: How far any cell may be off, in events.
-ONE: Final = 1.0
 #: A cell within this share of its margin takes the outcomes nearest to it.
 NEAR: Final = 0.5
 #: Outcomes of each kind that are needed before any score is moved. Where frauds are reported first, the first outcomes
@@ -35,7 +34,6 @@ _ABOVE: Final = (*_ENDS[1:], 1.0)
 _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
 _HEAD: Final = Struct("<BQQQQQH")
-_ROW: Final = Struct("<BIIIIIddddd")
 _RUN: Final = Struct("<dqId")
 _BROUGHT: Final = Struct("<Bd")
 #: Version of the layout, the first byte of the state.
@@ -43,30 +41,6 @@ _FORMAT: Final = 3
 _WORD: Final = 0xFFFFFFFF
 #: Least chance of a label in the surprise of a run.
 _LEAST: Final = 1e-12
-
-
-class _Cell:
-    """Counts of one cell: events, zeros, ones, D, D', W, Σp, Σp², V, B; and the margin M."""
-
-    __slots__ = ("ahead", "behind", "events", "extra", "margin", "off", "ones", "square", "sum", "variance", "zeros")
-
-    def __init__(self) -> None:
-        self.events, self.zeros, self.ones, self.behind, self.ahead = 0, 0, 0, 0, 0
-        self.off, self.sum, self.square, self.variance, self.extra = 0.0, 0.0, 0.0, 0.0, 0.0
-        self.margin = ONE
-
-    def numbers(self) -> tuple[float, ...]:
-        """Return the stored numbers, in that order."""
-        counts = self.events, self.zeros, self.ones, self.behind, self.ahead
-        return *counts, self.off, self.sum, self.square, self.variance, self.extra
-
-    def take(self, numbers: Sequence[Any]) -> None:
-        self.events, self.zeros, self.ones, self.behind, self.ahead = numbers[:5]
-        self.off, self.sum, self.square, self.variance, self.extra = numbers[5:]
-
-
-#: Every cell without outcomes, so that these take no memory. Nobody changes it.
-_NONE: Final = _Cell()
 
 
 class Certified(Calibrator):
@@ -182,7 +156,7 @@ class Certified(Calibrator):
         self._first_ones, self._zeros_waited, self._ones_waited = 0, 0, 0
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
-        self._cells = [_NONE] * (CELLS + 1)
+        self._cells = [NONE] * (CELLS + 1)
         #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
         #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of what it brought
@@ -279,11 +253,11 @@ class Certified(Calibrator):
             for i in range(CELLS):
                 self._find_way(i)
 
-    def _begun(self, c: int) -> _Cell:
+    def _begun(self, c: int) -> Cell:
         """Return a cell to be changed."""
         cell = self._cells[c]
-        if cell is _NONE:
-            cell = self._cells[c] = _Cell()
+        if cell is NONE:
+            cell = self._cells[c] = Cell()
         return cell
 
     def _has_evidence(self) -> bool:
@@ -307,7 +281,7 @@ class Certified(Calibrator):
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
         """Add an event to a cell (sign 1) or remove it (-1). Margins never fall."""
-        cell = self._cells[c]
+        cell = self._begun(c)
         self._packed[c] = b""
         cell.events += sign
         cell.off += sign * (p - y)
@@ -364,7 +338,7 @@ class Certified(Calibrator):
         packed = self._packed
         for c, cell in enumerate(self._cells):
             if not packed[c] and (cell.zeros or cell.ones):
-                packed[c] = _ROW.pack(c, *cell.numbers())
+                packed[c] = ROW.pack(c, *cell.numbers())
         rows = [row for row in packed if row]
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
         head = _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows))
@@ -373,12 +347,12 @@ class Certified(Calibrator):
         return b"".join([head, *rows, run, *brought])
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        return _HEAD.size + (CELLS + 1) * (_ROW.size + _BROUGHT.size) + _RUN.size
+        return _HEAD.size + (CELLS + 1) * (ROW.size + _BROUGHT.size) + _RUN.size
 
     def decode(self, payload: bytes) -> None:
         require_head(payload, _HEAD.size)
         _, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
-        at = _HEAD.size + rows * _ROW.size
+        at = _HEAD.size + rows * ROW.size
         if len(payload) < at + _RUN.size or (len(payload) - at - _RUN.size) % _BROUGHT.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()
@@ -386,7 +360,7 @@ class Certified(Calibrator):
         self._brought = dict(_BROUGHT.iter_unpack(payload[at + _RUN.size :]))
         self.learnt, self._revised = learnt, revised
         self._first_ones, self._zeros_waited, self._ones_waited = first_ones, zeros_waited, ones_waited
-        for c, *numbers in _ROW.iter_unpack(payload[_HEAD.size : at]):
+        for c, *numbers in ROW.iter_unpack(payload[_HEAD.size : at]):
             cell = self._begun(c)
             cell.take(numbers)
             cell.margin = self._margin_of(c) + cell.extra

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import make
-from state.calibrators.certified import CELLS, EVIDENCE, ONE, PATIENCE, Certified
+from state.calibrators.certified import CELLS, EVIDENCE, PATIENCE, Certified
+from state.calibrators.certified_cell import ONE
 from tests.state.scoring.test_certificate import distance
 
 Opponent = Callable[[random.Random, int, float, float], float]
