@@ -12,7 +12,7 @@ from typing import Final
 
 from agents import __version__, worker
 from agents.readers import end_with_parent
-from agents.status.beside import Beside
+from agents.status.beside import OtherStages
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from streams.config.settings import Settings, SettingsError
@@ -51,7 +51,9 @@ def run(environment: Mapping[str, str]) -> int:
 
 def worker_of_all(settings: Settings) -> int:
     """Run the worker of `run`, whose page shows the other stages; see `agents.worker.run`."""
-    beside = Beside(settings, {stage: port for stage, port in ports(settings).items() if stage != "worker" and port})
+    beside = OtherStages(
+        settings, {stage: port for stage, port in ports(settings).items() if stage != "worker" and port}
+    )
     pages = lambda given, mirror: Pages(Readings(given, mirror, __version__, beside))  # noqa: E731 - once
     return worker.run(settings, stage=worker.WORKER._replace(pages=pages))
 

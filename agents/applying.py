@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from agents.served import Served
+from agents.served import ServedPartition
 from state.events import Forecast, Rejected
 from state.frames import CorruptFrame
 from streams.config.settings import Settings
@@ -43,7 +43,7 @@ class Applying:
         self.unrouted = 0
 
     async def applied(
-        self, batch: Batch, served: Served, records: Sequence[Merged], output_batch: OutputBatch
+        self, batch: Batch, served: ServedPartition, records: Sequence[Merged], output_batch: OutputBatch
     ) -> tuple[int, Any, list[Rejected]]:
         """Decode, apply and encode, a part at a time, and let others go on in between.
 
@@ -85,7 +85,7 @@ class Applying:
             return at, effects, []
         return at, effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
 
-    def _poison(self, served: Served, number: int, records: Sequence[Merged]) -> PoisonError | None:
+    def _poison(self, served: ServedPartition, number: int, records: Sequence[Merged]) -> PoisonError | None:
         """Find the record that a batch fails of, by halves; nothing since the last checkpoint is kept.
 
         It is the one with which the records from the first on fail, and without which those before it do not. None if
@@ -103,7 +103,7 @@ class Applying:
         topic, record = records[well]
         return PoisonError(self._topics[topic], number, record.offset)
 
-    def _fails(self, served: Served, number: int, records: Sequence[Merged]) -> bool:
+    def _fails(self, served: ServedPartition, number: int, records: Sequence[Merged]) -> bool:
         served.engine.reset()
         served.engine.begin()
         output_batch = self._outputs.batch(number, served.terms.settings)

@@ -35,7 +35,7 @@ from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
 from streams.metrics.metric import Sample
-from streams.metrics.mirror import Source
+from streams.metrics.mirror import ChangeSource
 from streams.metrics.routing import IntakeGauges
 from streams.records.making import Maker
 from streams.records.merge import BEHIND
@@ -338,7 +338,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
     gauges = IntakeGauges(__version__, dict.fromkeys(names), samples, settings.application)
     intake = Intake(settings, gauges, probe)
     readers.measure(gauges.registry)
-    readers.answer(Source(gauges.exposition))
+    readers.answer(ChangeSource(gauges.exposition))
     tell(settings, readers.port)
     stop = stop_asked()
 

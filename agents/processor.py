@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from agents.applying import Applying, Probe
 from agents.notices import Notices
-from agents.served import Folded, FoldedTurn, Frozen, Served, Terms, committed
+from agents.served import Folded, FoldedTurn, Frozen, ServedPartition, Terms, committed
 from agents.showing import Showing
 from agents.tracing import Spans
 from state import journal
@@ -78,7 +78,7 @@ class BatchProcessor:
         self._unlike = 0
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
-        self._partitions: dict[int, Served] = {}
+        self._partitions: dict[int, ServedPartition] = {}
         #: The locks of the three steps, taken in this order. So turns pass each step in their order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
@@ -109,7 +109,7 @@ class BatchProcessor:
                 # Under the name that the journal has: another build may describe the same settings by more fields.
                 settings = await recall(entries[0].config.hex())
                 terms = Terms(settings, self._decoder_of(settings), entries[0].config)
-            served = Served.after(found, terms, said)
+            served = ServedPartition.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._partitions[partition] = served
             self._showing.taken_up(partition, served.engine.fence)
@@ -229,7 +229,7 @@ class BatchProcessor:
             self.spans.turn(turn, noted)
 
     @asynccontextmanager
-    async def _wholly(self, partitions: Mapping[int, Served]) -> AsyncIterator[None]:
+    async def _wholly(self, partitions: Mapping[int, ServedPartition]) -> AsyncIterator[None]:
         """Close partitions if a step is cancelled: their engines may hold records that have no journal entry.
 
         A checkpoint would write these records, and nobody would answer them.
@@ -270,7 +270,7 @@ class BatchProcessor:
                 raise _moved(part.batch)
         return here
 
-    async def _settled(self, number: int, served: Served) -> None:
+    async def _settled(self, number: int, served: ServedPartition) -> None:
         """Adopt changed settings, and wait if checkpoints fall behind."""
         if served.late(self._settings):
             async with self._answered():
@@ -283,14 +283,14 @@ class BatchProcessor:
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
 
-    async def _close_order(self, served: Served) -> None:
+    async def _close_order(self, served: ServedPartition) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""
         async with self._answered():
             if served.order:
                 served.freeze()
                 await self._written()
 
-    async def _fold(self, batch: Batch, served: Served) -> Folded:
+    async def _fold(self, batch: Batch, served: ServedPartition) -> Folded:
         """Fold a batch as one journal entry, if its rows fit one checkpoint; else as several."""
         number, records = batch.partition, batch.records
         if batch.tick:
@@ -310,7 +310,7 @@ class BatchProcessor:
                 served.freeze()
                 await self._send([folded])
 
-    async def _tick(self, batch: Batch, served: Served) -> Folded:
+    async def _tick(self, batch: Batch, served: ServedPartition) -> Folded:
         """Advance stream time without records, between two checkpoints. Only the journal has such an entry."""
         await self._close_order(served)
         served.engine.begin()
@@ -362,7 +362,7 @@ class BatchProcessor:
                     with suppress(MovedError):  # its new owner folds what this one did
                         await self._write(number, served, waiting)
 
-    async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
+    async def _write(self, number: int, served: ServedPartition, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left, known = waiting
         async for _ in self.pace.slices(changes.slices()):

@@ -31,7 +31,7 @@ from agents.server import Ask, Server
 from state.policies import Policies
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
-from streams.metrics.mirror import PATIENCE, Mirror, Overview, Rows, Source
+from streams.metrics.mirror import PATIENCE, ChangedRows, ChangeSource, Mirror, Overview
 
 log = logging.getLogger("trueup")
 
@@ -106,7 +106,7 @@ class _Channel:
         #: Whether an answer is missing or incomplete.
         self._asked = False
 
-    def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
+    def __call__(self, whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
         """Yield the parent's answers; TimeoutError if it is silent for `PATIENCE`."""
         if self._asked:
             for _ in self._answer():  # of an earlier question, whose reader waits no longer
@@ -115,12 +115,12 @@ class _Channel:
         self._connection.send((whole, self._failed_logins()))
         yield from self._answer()
 
-    def _answer(self) -> Iterator[Rows | Overview]:
+    def _answer(self) -> Iterator[ChangedRows | Overview]:
         while self._asked:
             if not self._connection.poll(PATIENCE):
                 raise TimeoutError
             each = self._connection.recv()
-            self._asked = isinstance(each, Rows)
+            self._asked = isinstance(each, ChangedRows)
             if each is None:  # what is wrong stands in the parent's log
                 raise TimeoutError
             yield each
@@ -202,11 +202,11 @@ class Readers:
         ProcessCollector(registry=registry)
         ProcessCollector(READERS, lambda: self._pid, registry=registry)
 
-    def answer(self, source: Source) -> None:
+    def answer(self, source: ChangeSource) -> None:
         """Answer its questions from now on, in a thread."""
         threading.Thread(target=self._answer, args=(source,), name="readers", daemon=True).start()
 
-    def _answer(self, source: Source) -> None:
+    def _answer(self, source: ChangeSource) -> None:
         with suppress(EOFError, OSError):
             while True:
                 whole, self.failed_logins = self._connection.recv()
@@ -248,7 +248,7 @@ class Readers:
         os.close(self._life)
 
 
-def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
+def _said(source: ChangeSource, whole: bool) -> Iterator[ChangedRows | Overview | None]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
     """Yield the answers of a source; on an error, log it and yield None."""
     try:
         yield from source(whole)

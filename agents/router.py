@@ -12,7 +12,7 @@ from agents.applying import Probe
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor
-from agents.served import Served, Terms, committed
+from agents.served import ServedPartition, Terms, committed
 from agents.showing import Showing
 from agents.topology import Topology, samples
 from agents.worker import Stage
@@ -82,7 +82,7 @@ class RouteShowing(Showing):
         """Count the effects of a batch that is in the journal now."""
         self._shown.applied(number, effects, fence)
 
-    def written(self, number: int, changes: Changes, opened: Mapping[int, Served]) -> None:
+    def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
         """Do nothing."""
 
 

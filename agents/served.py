@@ -52,7 +52,7 @@ class Frozen(NamedTuple):
 
 
 @dataclass(eq=False)
-class Served:
+class ServedPartition:
     """A partition that was taken up."""
 
     #: Terms of its records. After a crash, those in force before it, until its records are folded again.
@@ -224,7 +224,7 @@ class Folded:
     #: The batch.
     batch: Batch
     #: Its partition.
-    served: Served
+    served: ServedPartition
     #: What is to be produced.
     outputs: OutputBatch
     #: What the journal is to say of them; None: it says so already.

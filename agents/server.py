@@ -51,7 +51,7 @@ Headers = list[tuple[str, str]]
 T = TypeVar("T")
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What is answered to a request."""
 
     status: HTTPStatus
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 #: Returns the answer of a page, by its path, not quoted, and its query.
-Ask = Callable[[str, str], Answer]
+Ask = Callable[[str, str], Response]
 
 
 class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
@@ -254,7 +254,7 @@ class Server:
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
         }
-        self._pages, self._kept = pages, _Kept[Answer](PAGES)
+        self._pages, self._kept = pages, _Kept[Response](PAGES)
         #: Requests with a wrong name or password.
         self.failed_logins = 0
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agents.notices import Notices
-from agents.served import Served, committed
+from agents.served import ServedPartition, committed
 from state import formats
 from state.effects import Changes
 from state.fence import Fence
@@ -43,7 +43,7 @@ class Showing:
         """Return what the gauges hold of some streams of a partition, as it is stored."""
         return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, committed(fence))
 
-    def written(self, number: int, changes: Changes, opened: Mapping[int, Served]) -> None:
+    def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
         """Show what a checkpoint wrote."""
         self._gauges.written(number, changes)
         if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read

@@ -33,7 +33,7 @@ from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
 from streams.faust.state_table import PartitionsError, StateTable
 from streams.faust.stores import DamagedStoreError
-from streams.kafka.producer_ids import ForbiddenError
+from streams.kafka.producer_ids import ProducerIdForbiddenError
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Standing
 from streams.records import skips
@@ -48,7 +48,14 @@ STOPPING: Final = "it is stopping"
 
 
 #: What ends a stage and is no defect of it: the message says all.
-NO_DEFECT: Final = (DataLossError, FencedError, ForbiddenError, MembershipError, PartitionsError, ReadersError)
+NO_DEFECT: Final = (
+    DataLossError,
+    FencedError,
+    ProducerIdForbiddenError,
+    MembershipError,
+    PartitionsError,
+    ReadersError,
+)
 #: What RocksDB and Python say where a disk is full, and what to do.
 FULL: Final = "No space left on device"
 ROOM: Final = "; free some, or give the worker an empty disk that is larger: it goes on where it was"

@@ -26,7 +26,7 @@ from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.stores import DamagedStoreError
 from streams.kafka import backlog, owners, topics
-from streams.metrics.mirror import Mirror, Source
+from streams.metrics.mirror import ChangeSource, Mirror
 
 log = logging.getLogger("trueup")
 
@@ -184,7 +184,7 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
     readers.measure(topology.gauges.registry)
     topology.failed_logins = lambda: readers.failed_logins
     gauges = topology.gauges if stage.pages else None
-    readers.answer(Source(topology.gauges.exposition, gauges, lambda: topology.standing))
+    readers.answer(ChangeSource(topology.gauges.exposition, gauges, lambda: topology.standing))
     tell(settings, readers.port, page=stage.pages is not None)
     stop = stop_asked()
     reporting = asyncio.create_task(

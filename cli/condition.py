@@ -27,7 +27,7 @@ SURE_ERRORS: Final = 2.0
 _FORM: Final = re.compile(r"(?P<loss>\w+)(?: better for (?P<days>[1-9]\d{0,3}) days?)?")
 
 
-class Beside(NamedTuple):
+class ChallengerCondition(NamedTuple):
     """What the state says of champion and challenger over all streams of their pattern."""
 
     pattern: str
@@ -51,7 +51,7 @@ class Beside(NamedTuple):
         return {"streams": self.compared, **challengers.describe(self.pair, self.comparison, named)}
 
 
-def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy) -> Beside:
+def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy) -> ChallengerCondition:
     """Read the state of a pattern's streams; where it cannot be read, the answer says why."""
     pair = champion.config, challenger.config
     names, found = set[str](), dict[str, list[tuple[challengers.Pair, AnyComparison]]]()
@@ -72,7 +72,9 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
     total = challengers.added(each for compared in found.values() for each in compared).get(pair)
     calibrators = champion.calibrator, challenger.calibrator
     comparison = of_challenger(champion.kind) if total is None else total
-    return Beside(pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), learnt, missing)
+    return ChallengerCondition(
+        pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), learnt, missing
+    )
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Condition:
             raise SettingsError(f"--when {text!r}: write LOSS, or 'LOSS better for N days'")
         return cls(found["loss"], None if found["days"] is None else int(found["days"]))
 
-    def unmet(self, beside: Beside, looks: Path, now: datetime, *, look: bool) -> str | None:
+    def unmet(self, beside: ChallengerCondition, looks: Path, now: datetime, *, look: bool) -> str | None:
         """Return why the condition does not hold; None if it does.
 
         The state has no sums by day. So each look at a condition of days is written down, one a day, in ``looks``; the
@@ -131,12 +133,12 @@ class Condition:
         return f"{said}; it has to be two errors below 0"
 
 
-def _look(beside: Beside, now: datetime) -> Mapping[str, Any]:
+def _look(beside: ChallengerCondition, now: datetime) -> Mapping[str, Any]:
     sums = base64.b64encode(kinds.COMPARISON.encode(beside.comparison)).decode()
     return {"at": now.isoformat(timespec="seconds"), "of": [beside.pattern, *beside.pair], "sums": sums}
 
 
-def _looks(path: Path, beside: Beside) -> list[tuple[datetime, AnyComparison]]:
+def _looks(path: Path, beside: ChallengerCondition) -> list[tuple[datetime, AnyComparison]]:
     """Return the earlier looks at a pair, the oldest first, from the last time on that its comparison began anew."""
     found = list[tuple[datetime, AnyComparison]]()
     for said in atomic_file.lines(path):

@@ -20,7 +20,7 @@ from aiokafka.structs import TopicPartition
 
 from cli import reading
 from cli.options import DONE, NO, Commands, command, duration, positive, print_json, settings
-from cli.try_source import Found, Trial
+from cli.try_source import Trial, TriedRecord
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import send_all
@@ -69,9 +69,9 @@ class Letter(NamedTuple):
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     @property
-    def record(self) -> Found:
+    def record(self) -> TriedRecord:
         """The record, as far as the letter has it: without headers."""
-        return Found(self.place, self.topic, self.key, self.value, (), self.at)
+        return TriedRecord(self.place, self.topic, self.key, self.value, (), self.at)
 
     @property
     def whole(self) -> bool:
@@ -212,7 +212,7 @@ def send(
     return NO if left else DONE
 
 
-def _left_out(trial: Trial, letter: Letter, kept: Found | None, wanted: Wanted) -> str:
+def _left_out(trial: Trial, letter: Letter, kept: TriedRecord | None, wanted: Wanted) -> str:
     """Return why a record is not sent again; empty if it is. ``kept``: what its topic still has."""
     if letter.reason in _OTHERS:
         return f"{letter.reason}: the letter stands for what was not read, or for another record"
@@ -225,7 +225,12 @@ def _left_out(trial: Trial, letter: Letter, kept: Found | None, wanted: Wanted) 
 
 
 def _tell(
-    going: Sequence[Found], before: Sequence[str], left: Mapping[str, str], without: Sequence[str], *, dry_run: bool
+    going: Sequence[TriedRecord],
+    before: Sequence[str],
+    left: Mapping[str, str],
+    without: Sequence[str],
+    *,
+    dry_run: bool,
 ) -> None:
     verb = "would be sent" if dry_run else "sent"
     for topic, n in Counter(each.topic for each in going).items():
@@ -280,7 +285,7 @@ def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
         return None
 
 
-async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dict[str, Found], set[str]]:
+async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dict[str, TriedRecord], set[str]]:
     """Return the records that letters are of, and the first places of all records that were sent again since."""
     wanted = {each.place: each for each in letters}
     starts: dict[TopicPartition, int] = {}
@@ -290,18 +295,18 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
     for place in starts:
         if place.partition >= await reading.width(settings, place.topic, ": it was deleted"):
             raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was made anew")
-    kept: dict[str, Found] = {}
+    kept: dict[str, TriedRecord] = {}
     sent: set[str] = set()
     if starts:
         async for record in reading.records(settings, sorted({place.topic for place in starts}), starts=starts):
             sent.update((value or b"").decode() for name, value in record.headers if name == HEADER)
-            found = Found.of(record)
+            found = TriedRecord.of(record)
             if (letter := wanted.get(found.place)) and letter.is_of(found.key, found.value):
                 kept[found.place] = found
     return kept, sent
 
 
-def _again(record: Found) -> dict[str, Any]:
+def _again(record: TriedRecord) -> dict[str, Any]:
     """Return what is sent for a record, as `AIOKafkaProducer.send` takes it."""
     headers: list[tuple[str, bytes | None]] = [each for each in record.headers if each[0] != HEADER]
     return {

@@ -38,7 +38,7 @@ LAST, READ_SECONDS = 10, 5.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """A finding about one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
 
     subject: str
@@ -46,7 +46,7 @@ class Finding:
     said: str
 
 
-Findings = Iterator[Finding]
+Findings = Iterator[CheckResult]
 
 
 def add(commands: Commands) -> None:
@@ -64,7 +64,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what is found, as it is found, and return the status."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log is found here, with a remedy
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for finding in _examined():
         found.append(finding)
         if not options.json:
@@ -84,7 +84,7 @@ def _examined() -> Findings:
         of = settings()
         _ = of.security.context, of.access.context
     except (SettingsError, ValueError) as exc:
-        yield Finding("settings", WRONG, str(exc))
+        yield CheckResult("settings", WRONG, str(exc))
         return
     yield from _settings(of)
     yield from _disk(of.state_dir)
@@ -95,32 +95,34 @@ def _examined() -> Findings:
         if all(each.state != WRONG for each in of_topics):
             yield asyncio.run(_clocks(of))
     except TopicsError as exc:
-        yield Finding("brokers", WRONG, str(exc))
+        yield CheckResult("brokers", WRONG, str(exc))
     except (KafkaError, TimeoutError) as exc:
-        yield Finding("brokers", WRONG, f"they do not answer: {str(exc) or type(exc).__name__}; try again")
+        yield CheckResult("brokers", WRONG, f"they do not answer: {str(exc) or type(exc).__name__}; try again")
 
 
 def _installation() -> Findings:
     missing = compiled.missing(os.environ)
     engine = f"interpreted, which is slower: {missing}" if missing else "compiled"
-    yield Finding("installation", OK, f"trueup {__version__}, engine {engine}")
+    yield CheckResult("installation", OK, f"trueup {__version__}, engine {engine}")
 
 
 def _settings(of: Settings) -> Findings:
-    yield Finding(
+    yield CheckResult(
         "settings", OK, f"configuration {effective_config.fingerprint(of)}; all workers of a group must show it"
     )
     if of.security.exposed:
-        yield Finding("settings", NOTE, of.security.exposed)
+        yield CheckResult("settings", NOTE, of.security.exposed)
     if not of.on_loopback and of.access.username is None:
-        yield Finding(
+        yield CheckResult(
             "settings",
             NOTE,
             f"whoever reaches {of.metrics_host}:{of.metrics_port} can read metrics and pages: let the network decide "
             "who, or set TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
         )
     if not of.policies.coin:
-        yield Finding("settings", NOTE, "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it")
+        yield CheckResult(
+            "settings", NOTE, "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it"
+        )
 
 
 def _disk(directory: Path) -> Findings:
@@ -128,48 +130,48 @@ def _disk(directory: Path) -> Findings:
         there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
     except OSError as exc:
         said = f"cannot look at {directory}: {exc.strerror}; set TRUEUP_DATA_DIR to another directory"
-        yield Finding("disk", WRONG, said)
+        yield CheckResult("disk", WRONG, said)
         return
     try:  # /proc refuses even root, who has every right
         TemporaryFile(dir=there).close()
     except OSError:
         said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
-        yield Finding("disk", WRONG, said)
+        yield CheckResult("disk", WRONG, said)
         return
     free = shutil.disk_usage(there).free
     said = f"{free / (1 << 30):.1f} GiB free for {directory.absolute()}"
     if free < LEAST_FREE:
-        yield Finding("disk", WRONG, f"{said}: free some, or set TRUEUP_DATA_DIR to a disk with more")
+        yield CheckResult("disk", WRONG, f"{said}: free some, or set TRUEUP_DATA_DIR to a disk with more")
     else:
-        yield Finding("disk", OK, said)
+        yield CheckResult("disk", OK, said)
 
 
-async def _brokers(of: Settings) -> Finding:
+async def _brokers(of: Settings) -> CheckResult:
     began = time.monotonic()
     async with admin_client(of) as admin:
         cluster = await admin.describe_cluster()
     n, took = len(cluster["brokers"]), time.monotonic() - began
     who = f", signed in by {of.security.mechanism}" if of.security.sasl else ""
-    return Finding("brokers", OK, f"{n} broker{'s' if n != 1 else ''} reached in {took:.1f} s{who}")
+    return CheckResult("brokers", OK, f"{n} broker{'s' if n != 1 else ''} reached in {took:.1f} s{who}")
 
 
-async def _topics(of: Settings) -> list[Finding]:
+async def _topics(of: Settings) -> list[CheckResult]:
     problems, without, notes = await topics.found(of, as_worker=True)
-    found = [Finding("topics", WRONG, each) for each in (*problems, *without)]
-    found = found or [Finding("topics", OK, "all topics and rights are as they must be")]
-    return found + [Finding("topics", NOTE, each) for each in notes]
+    found = [CheckResult("topics", WRONG, each) for each in (*problems, *without)]
+    found = found or [CheckResult("topics", OK, "all topics and rights are as they must be")]
+    return found + [CheckResult("topics", NOTE, each) for each in notes]
 
 
-async def _clocks(of: Settings) -> Finding:
+async def _clocks(of: Settings) -> CheckResult:
     """Compare this machine's clock with the newest records of the inputs and of the answers."""
     newest = {topic: await _newest(of, topic) for topic in (of.forecasts, of.outcomes, of.calibrated)}
     ahead = {topic: seconds - time.time() for topic, seconds in newest.items() if seconds is not None}
     if not ahead:
-        return Finding("clocks", NOTE, "no records yet, so this machine's clock was compared with nothing")
+        return CheckResult("clocks", NOTE, "no records yet, so this machine's clock was compared with nothing")
     topic = max(ahead, key=lambda each: ahead[each])
     if ahead[topic] <= AHEAD_SECONDS:
-        return Finding("clocks", OK, "no record is ahead of this machine's clock")
-    return Finding(
+        return CheckResult("clocks", OK, "no record is ahead of this machine's clock")
+    return CheckResult(
         "clocks",
         WRONG,
         f"the newest record of {topic} is {ahead[topic]:.0f} s ahead of this machine's clock: set the clock here by "

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cli import reading
 from cli.dead_letters import read_letter
-from cli.try_source import Found, Trial
+from cli.try_source import Trial, TriedRecord
 from state import kinds
 from state.kind import KINDS
 from streams.config.settings import Settings
@@ -14,32 +14,34 @@ from streams.records.decoding import SCOPED
 from streams.records.mentions import mentions
 
 
-class Event(NamedTuple):
+class NamedEvent(NamedTuple):
     """An event as its records name it; ``scope`` is None without one."""
 
     event_id: str
     scope: str | None = None
 
 
-async def records(settings: Settings, key: bytes) -> list[Found]:
+async def records(settings: Settings, key: bytes) -> list[TriedRecord]:
     """Return the records with a Kafka key in every topic that people write: sources, and inputs without intake.
 
     Raises TopicsError if a topic cannot be read.
     """
     topics = [mode.topic for mode in settings.modes]
     topics += [] if settings.has_intake else [settings.forecasts, settings.outcomes]
-    return [Found.of(each) async for each in reading.records(settings, list(dict.fromkeys(topics))) if each.key == key]
+    return [
+        TriedRecord.of(each) async for each in reading.records(settings, list(dict.fromkeys(topics))) if each.key == key
+    ]
 
 
-def named(settings: Settings, found: Iterable[Found]) -> list[Event]:
+def named(settings: Settings, found: Iterable[TriedRecord]) -> list[NamedEvent]:
     """Return the events that records become, each once."""
     trial = Trial(settings)
     tried = [trial.of_topic(each) for each in found]
     made = [each.made for each in tried if each is not None and each.made is not None]
-    return list(dict.fromkeys(Event(str(each["event_id"]), _text(each.get("scope"))) for each in made))
+    return list(dict.fromkeys(NamedEvent(str(each["event_id"]), _text(each.get("scope"))) for each in made))
 
 
-async def kept(settings: Settings, key: bytes) -> list[Event]:
+async def kept(settings: Settings, key: bytes) -> list[NamedEvent]:
     """Return the events whose rows hold a key: their records may have left the topics.
 
     Only rows of events that mature hold it. Behind intake it is that of the stream, so none is looked for.
@@ -51,7 +53,7 @@ async def kept(settings: Settings, key: bytes) -> list[Event]:
     return await _rows(settings, lambda row: kinds.LEDGER.decode(row).key == key)
 
 
-async def unknown(settings: Settings, events: Iterable[Event]) -> list[str]:
+async def unknown(settings: Settings, events: Iterable[NamedEvent]) -> list[str]:
     """Return the ids of events without a row; none where there is no state. Behind intake scopes are those of streams.
 
     Raises TopicsError if the changelog cannot be read.
@@ -60,11 +62,11 @@ async def unknown(settings: Settings, events: Iterable[Event]) -> list[str]:
         return []
     known = set(await _rows(settings))
     if settings.has_intake:
-        known = {Event(each.event_id) for each in known}
+        known = {NamedEvent(each.event_id) for each in known}
     return [each.event_id for each in wanted if each not in known]
 
 
-async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[Event]:
+async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[NamedEvent]:
     """Return the events whose present rows are taken."""
     names = dict[bytes, None]()
     async for record in reading.records(settings, [settings.changelog]):
@@ -74,7 +76,7 @@ async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: T
             else:
                 names.pop(record.key, None)
     split = [kinds.LEDGER.of(name)[0].partition(SCOPED) for name in names]
-    return [Event(event_id, scope if separator else None) for event_id, separator, scope in split]
+    return [NamedEvent(event_id, scope if separator else None) for event_id, separator, scope in split]
 
 
 async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str] = ()) -> list[str]:

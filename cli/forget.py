@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from cli import events_of_key, reading
-from cli.events_of_key import Event
+from cli.events_of_key import NamedEvent
 from cli.options import DONE, Commands, command, listed, settings, tell
 from state.events import Rejected
 from state.fence import OUTCOMES
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("name events, or --key KEY")
     if options.key == "":  # rows of most events hold no key
         raise SettingsError("--key is empty: name events")
-    found, named = [], list(dict.fromkeys(Event(each, options.scope) for each in options.events))
+    found, named = [], list(dict.fromkeys(NamedEvent(each, options.scope) for each in options.events))
     events = list(named)
     if options.key is not None:
         found = asyncio.run(events_of_key.records(of, options.key.encode()))

@@ -17,14 +17,14 @@ from streams.faust import offsets
 from streams.faust.claims import UNFINISHED
 from streams.kafka import groups, provenance, topics
 from streams.kafka.partitioner import partition
-from streams.kafka.provenance import Identity
+from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
 
 Rows = dict[bytes, bytes]
 
 
 @dataclass
-class Stage:
+class StageState:
     """A worker's or a router's state, from the old application to the new one."""
 
     #: The settings of both.
@@ -36,8 +36,8 @@ class Stage:
     #: Fences of the old partitions.
     fences: list[Fence]
     #: Ids of the old inputs and of the new ones, with their numbers of partitions.
-    ids: list[Identity]
-    inputs: list[Identity]
+    ids: list[TopicIdentity]
+    inputs: list[TopicIdentity]
     #: What the new rows are made of.
     moved: Moved
     #: The new rows.
@@ -97,14 +97,14 @@ async def require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> 
             )
 
 
-async def require_still(reader: AIOKafkaConsumer, stages: Sequence[Stage]) -> None:
+async def require_still(reader: AIOKafkaConsumer, stages: Sequence[StageState]) -> None:
     """See that the old changelogs end where they did."""
     for each in stages:
         if await topic_ends(reader, each.old.changelog, len(each.ends)) != each.ends:
             raise TopicsError(f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again")
 
 
-async def require_applied(stage: Stage, width: int) -> None:
+async def require_applied(stage: StageState, width: int) -> None:
     """See that all records of the inputs are applied, or stay in the partition that they are in."""
     for topic, (name, _) in enumerate(stage.names):
         following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
@@ -121,7 +121,7 @@ async def require_applied(stage: Stage, width: int) -> None:
 
 
 async def intake_offsets(
-    admin: AIOKafkaAdminClient, producer: AIOKafkaProducer, old: Settings, stages: Sequence[Stage], width: int
+    admin: AIOKafkaAdminClient, producer: AIOKafkaProducer, old: Settings, stages: Sequence[StageState], width: int
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Return what intake of the new group is to go on from.
 
@@ -172,7 +172,7 @@ def source_id(noted: str) -> str:
 
 async def read_stage(
     reader: AIOKafkaConsumer, producer: AIOKafkaProducer, old: Settings, new: Settings, width: int
-) -> Stage:
+) -> StageState:
     """Read the state of a worker or a router, and see that it can be divided."""
     await reading.width(old, old.changelog, ": is TRUEUP_APP_ID that of the workers?")
     changelog = await provenance.identity(producer.client, old.changelog)
@@ -184,7 +184,9 @@ async def read_stage(
         raise TopicsError(f"{old.changelog} is itself half written by a command: finish that first")
     _require_written(old, parts)
     fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
-    stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
+    stage = StageState(
+        old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), []
+    )
     _require_known(stage)
     return stage
 
@@ -201,7 +203,7 @@ def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
             )
 
 
-def _require_known(stage: Stage) -> None:
+def _require_known(stage: StageState) -> None:
     """Require that the old inputs are the topics whose records were applied."""
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from replay.sources.record import Chunk, Source, loaded
+from replay.sources.record import Chunk, ReplaySource, loaded
 from state.arrays import Floats
 from state.events import Forecast, Outcome, erases
 from state.fence import FORECASTS, OUTCOMES
@@ -31,7 +31,7 @@ _LABELS: Final = 64
 
 
 @dataclass(frozen=True)
-class Label:
+class LabelAges:
     """First outcomes of one label: their number and their ages in ms."""
 
     label: float
@@ -56,7 +56,7 @@ class Seen:
     old: int
     known: int
     #: First outcomes by label, the smallest first.
-    labels: Sequence[Label]
+    labels: Sequence[LabelAges]
     #: Events whose label changed, and the age at the latest change; NaN without one.
     revised: int
     last_revised_ms: float
@@ -104,7 +104,7 @@ class _History:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-def read(source: Source, decoder: Decoder, stream: str | None = None) -> list[Seen]:
+def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> list[Seen]:
     """Read all partitions of a history and observe one stream, or each, the one with most forecasts first.
 
     Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
@@ -238,6 +238,6 @@ def _by_score(scores: Mapping[str, float], old: Mapping[str, int], first: Mappin
     return score, label
 
 
-def _label(label: float, ages: Floats) -> Label:
+def _label(label: float, ages: Floats) -> LabelAges:
     median, p99, largest = (float(q) for q in np.quantile(ages, (0.5, KNOWN, 1.0)))
-    return Label(label, len(ages), median, p99, largest)
+    return LabelAges(label, len(ages), median, p99, largest)

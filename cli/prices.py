@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from replay import bootstrap
-from replay.columns import Columns
+from replay.columns import ResolvedColumns
 from replay.configuration import Configuration
 from replay.measure import log_losses
 from replay.player import parts, play
 from replay.processes import cores
-from replay.sources.record import Source
+from replay.sources.record import ReplaySource
 from state.arrays import Floats
 from state.policy import Policy
 from streams.config.settings import Settings
@@ -58,7 +58,7 @@ class Price:
 
 
 def priced(
-    source: Source, settings: Settings, stream: str, made: Callable[[Sequence[str]], Policy], names: Sequence[str]
+    source: ReplaySource, settings: Settings, stream: str, made: Callable[[Sequence[str]], Policy], names: Sequence[str]
 ) -> dict[str, Price]:
     """Price each setting: the history is replayed with all of them, and with all but that one.
 
@@ -78,7 +78,7 @@ def priced(
     with TemporaryDirectory(prefix="trueup-prices-") as directory:
         place = Path(directory)
         played = play(parts(source.ready(place), groups, settings, place), cores(), lambda _: None)
-        columns = {name: Columns.of([part.played[n] for part in played], 1) for n, name in enumerate(plans)}
+        columns = {name: ResolvedColumns.of([part.played[n] for part in played], 1) for n, name in enumerate(plans)}
     # A forecast that is sent again is a new one where its row has left.
     columns = {name: each for name, each in columns.items() if len(each.issued_raw) == len(columns[""].issued_raw)}
     labels = np.full(len(columns[""].issued_raw), np.nan)

@@ -19,7 +19,7 @@ from tomlkit.items import InlineTable
 
 from agents.status import tables
 from cli import condition, show_tables
-from cli.condition import Beside, Condition
+from cli.condition import ChallengerCondition, Condition
 from cli.options import DONE, NO, listed
 from cli.streams_file import StreamsFile, changing, edited, matched
 from state.policies import Policies
@@ -127,7 +127,7 @@ def _swap(
     options: argparse.Namespace,
     file: StreamsFile,
     promotion: Promotion,
-    beside: Beside,
+    beside: ChallengerCondition,
     stream: str,
     *,
     dry_run: bool,
@@ -226,14 +226,14 @@ def _named(policy: Policy) -> dict[str, Any]:
     return {"calibrator": policy.calibrator, "options": dict(policy.options), "config": policy.config}
 
 
-def _changing(promotion: Promotion, beside: Beside) -> str:
+def _changing(promotion: Promotion, beside: ChallengerCondition) -> str:
     """Return which streams are served otherwise."""
     if beside.missing is not None:
         return f'streams of "{promotion.pattern}" change; their names cannot be read: {beside.missing}'
     return f"streams that change: {len(beside.names):,}: {listed(beside.names, _NAMED)}"
 
 
-def _tell(promotion: Promotion, beside: Beside) -> None:
+def _tell(promotion: Promotion, beside: ChallengerCondition) -> None:
     console = show_tables.console()
     say = partial(console.print, soft_wrap=True)
     if beside.missing is not None:

@@ -10,7 +10,7 @@ from cli.options import STATUSES, commands
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
-from state.kind import KINDS, Part
+from state.kind import KINDS, KeyPart
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PROCESS, STREAM_SERIES
@@ -164,7 +164,7 @@ def state_format(page: str) -> str:
     return before + "\n".join(_table(ROWS, found)) + rest
 
 
-def _part(part: Part) -> str:
+def _part(part: KeyPart) -> str:
     n = calcsize(">" + part.format)
     return f"{part.name} ({n} byte{'s' if n > 1 else ''})" if n else part.name
 

@@ -14,13 +14,13 @@ from replay.figures import Scorecard
 from replay.report import message, recommendation, sentences, stream_tables
 from replay.report.rule import Verdicts, judged
 from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
-from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
+from replay.result import LARGER, RAW, Contender, MetricDifference, ReplayPace, Result, drawn
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
 
 
-def show(console: Console, result: Result, pace: Pace) -> None:
+def show(console: Console, result: Result, pace: ReplayPace) -> None:
     """Print the result: what was read, scores, differences, warnings."""
     span = ""
     if result.start_ms is not None and result.end_ms is not None:
@@ -114,7 +114,7 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
     made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
     table = _table(*shown.values())
     table.title = f"{'above' if LARGER & shown.keys() else 'below'} 0 is better{made}"
-    rows: dict[tuple[str, str], dict[str, Difference]] = {}
+    rows: dict[tuple[str, str], dict[str, MetricDifference]] = {}
     for each in result.differences:
         rows.setdefault((each.name, each.against), {})[each.metric] = each
     verdicts = judged(result)
@@ -123,7 +123,7 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
     return table
 
 
-def _interval(each: Difference, verdicts: Verdicts) -> str:
+def _interval(each: MetricDifference, verdicts: Verdicts) -> str:
     """Return a difference with a mark if it is clear and matters."""
     if math.isnan(each.low):
         return "–"

@@ -29,7 +29,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from cli import reading
 from cli.group_states import (
     Rows,
-    Stage,
+    StageState,
     intake_offsets,
     read_stage,
     require_applied,
@@ -169,7 +169,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
 # -- dividing --------------------------------------------------------------------------------------------------------
 
 
-def _divide(stages: Sequence[Stage], width: int, by: str) -> None:
+def _divide(stages: Sequence[StageState], width: int, by: str) -> None:
     """Make the new rows."""
     worker, *routers = stages
     routed = routers[0].parts if routers else []
@@ -184,7 +184,7 @@ def _divide(stages: Sequence[Stage], width: int, by: str) -> None:
                 part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.id for each in stage.inputs)))
 
 
-def _plan(stage: Stage, width: int, by: str, routed: Sequence[Rows]) -> Plan:
+def _plan(stage: StageState, width: int, by: str, routed: Sequence[Rows]) -> Plan:
     """Return where what belongs."""
     following, shards = _following(stage, width), _shards(stage.new)
     return plan(by, len(stage.parts), following, shards, grown=any(stage.same), routed=routed)
@@ -198,7 +198,7 @@ def _shards(settings: Settings) -> Callable[[str], int]:
     return shards
 
 
-def _following(stage: Stage, width: int) -> list[list[int]]:
+def _following(stage: StageState, width: int) -> list[list[int]]:
     following = [[0, 0] for _ in range(width)]
     for topic, same in enumerate(stage.same):
         if same:
@@ -210,13 +210,13 @@ def _following(stage: Stage, width: int) -> list[list[int]]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-async def _claimed(stage: Stage, producer: AIOKafkaProducer) -> Claims:
+async def _claimed(stage: StageState, producer: AIOKafkaProducer) -> Claims:
     changelog = Claims(stage.new, producer.client, "trueup state rescale")
     await changelog.claim(range(stage.moved.partitions))
     return changelog
 
 
-async def _there(stage: Stage) -> list[Rows | None]:
+async def _there(stage: StageState) -> list[Rows | None]:
     """Return the rows of each new partition that is finished, and None of the others.
 
     Raises TopicsError if a partition has a state that is of something else.
@@ -236,7 +236,7 @@ async def _there(stage: Stage) -> list[Rows | None]:
 
 
 async def _write(
-    changelog: Claims, stage: Stage, finished: Sequence[Rows | None], told: Tell | None, probe: Probe
+    changelog: Claims, stage: StageState, finished: Sequence[Rows | None], told: Tell | None, probe: Probe
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
@@ -255,7 +255,7 @@ async def _write(
 async def _teller(
     reader: AIOKafkaConsumer,
     producer: AIOKafkaProducer,
-    stages: Sequence[Stage],
+    stages: Sequence[StageState],
     intake: Mapping[TopicPartition, tuple[int, str]],
     *,
     again: bool,
@@ -308,7 +308,7 @@ def _known(written: Rows, made_of: Mapping[str, Any]) -> Loaded | None:
     return told if told.files == made_of else None
 
 
-def _inputs(stage: Stage) -> dict[TopicPartition, tuple[int, str]]:
+def _inputs(stage: StageState) -> dict[TopicPartition, tuple[int, str]]:
     return {
         TopicPartition(name, n): (following, "")
         for topic, (_, name) in enumerate(stage.names)

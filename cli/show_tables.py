@@ -82,7 +82,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     page_tables(shown_on, tables.of_stream(each))
 
 
-def page_tables(shown_on: Rich, given: Iterable[score_tables.Table]) -> None:
+def page_tables(shown_on: Rich, given: Iterable[score_tables.ScoreTable]) -> None:
     """Print tables of the page without their colours, as far as the terminal has room for them."""
     for each in given:
         if each.wide or not (each.rows or each.words):
@@ -95,7 +95,7 @@ def page_tables(shown_on: Rich, given: Iterable[score_tables.Table]) -> None:
             _print(shown_on, made if fits else _page_table(each, each.page_only), apart=0)
 
 
-def _page_table(of: score_tables.Table, without: Sequence[str] = ()) -> Table:
+def _page_table(of: score_tables.ScoreTable, without: Sequence[str] = ()) -> Table:
     kept = [n for n, head in enumerate(of.head) if head not in without]
     made = Table(title=of.title, caption=of.note or None)
     short = of.names == 1 and all(len(str(row[0])) <= WORDS for row in of.rows)

@@ -11,11 +11,11 @@ from itertools import chain
 from typing import Any, Final
 
 from cli import history
-from cli.label_history import FEWEST, FEWEST_EACH, SLIP, Label, Seen, read
+from cli.label_history import FEWEST, FEWEST_EACH, SLIP, LabelAges, Seen, read
 from cli.options import DONE, NO, print_json, settings
 from cli.prices import Price, priced
 from replay.silence import SPARE, lasting
-from replay.sources.record import Source
+from replay.sources.record import ReplaySource
 from state.forecasts import QUANTILES
 from state.policy import Policy
 from state.policy_checks import ALIKE
@@ -135,7 +135,7 @@ def _of_numbers(of: Settings, seen: Seen) -> bool:
     return policy is not None and policy.kind == QUANTILES
 
 
-def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
+def _worth(proposal: Proposal, source: ReplaySource, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
     """Return a proposal with its prices, without what costs beyond its interval."""
     policy = settings.policies.of(stream) or Policy()
 
@@ -301,7 +301,7 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
     return None
 
 
-def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
+def _apart(labels: Sequence[LabelAges], reasons: list[str]) -> bool:
     """Return a sentence if outcomes of one label come sooner than those of the other."""
     if len(labels) < 2:
         return False

@@ -37,7 +37,7 @@ PASSED = "passed over"
 _TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is no time """)
 
 
-class Found(NamedTuple):
+class TriedRecord(NamedTuple):
     """A record to try, and where it was found."""
 
     place: str
@@ -121,7 +121,7 @@ class Trial:
                 return False
         return True
 
-    def of_source(self, source: Source, record: Found) -> Tried:
+    def of_source(self, source: Source, record: TriedRecord) -> Tried:
         """Return what a record of a source becomes."""
         mapping = self._mapping(source)
         _, topic, key, value, headers, timestamp = record
@@ -140,7 +140,7 @@ class Trial:
         strange = far_off.said(made.get("ts", timestamp), timestamp, source)
         return Tried({**made, **(shown(carried) if carried else {})}, None, strange)
 
-    def of_topic(self, record: Found) -> Tried | None:
+    def of_topic(self, record: TriedRecord) -> Tried | None:
         """Return what a record of a source topic or an input becomes; None for any other topic."""
         sources = self._sources(record.topic)
         if sources:
@@ -200,7 +200,7 @@ def _format(refusal: Refusal) -> str:
     return f"; set {' or '.join(fits)} for ts" if fits else ""
 
 
-def _of_file(source: Source, file: Path, records: int) -> list[Found]:
+def _of_file(source: Source, file: Path, records: int) -> list[TriedRecord]:
     try:
         held = file.read_bytes()
     except OSError as exc:
@@ -208,17 +208,19 @@ def _of_file(source: Source, file: Path, records: int) -> list[Found]:
     values = held.splitlines() if source.table.get("format", "json") == "json" else [held]
     now = int(file.stat().st_mtime * 1000)
     return [
-        Found(f"{file.name}:{number}", source.topics[0], None, value, (), now)
+        TriedRecord(f"{file.name}:{number}", source.topics[0], None, value, (), now)
         for number, value in enumerate(values[:records], 1)
     ]
 
 
-async def _of_topics(settings: Settings, source: Source, records: int) -> list[Found]:
-    found: list[Found] = []
+async def _of_topics(settings: Settings, source: Source, records: int) -> list[TriedRecord]:
+    found: list[TriedRecord] = []
     with reading.asked(f"cannot read {', '.join(source.topics)}"):
         async with asyncio.timeout(SECONDS):
             for topic in source.topics:
                 await reading.width(settings, topic)
                 read = reading.records(settings, [topic], committed=True, last=records)
-                found += sorted([Found.of(each) async for each in read], key=lambda each: each.timestamp)[-records:]
+                found += sorted([TriedRecord.of(each) async for each in read], key=lambda each: each.timestamp)[
+                    -records:
+                ]
     return found

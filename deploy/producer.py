@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lab import flights
-from lab.player import Message, play
+from lab.player import TimedRecord, play
 from streams.config.settings import Settings, SettingsError
 
 #: How many times as fast as in 2013: a month in six minutes.
@@ -24,7 +24,7 @@ SPEED: Final = 7200.0
 SLICE: Final = 200
 
 
-def moved(messages: Iterable[Message], start_ms: int, speed: float) -> Iterator[Message]:
+def moved(messages: Iterable[TimedRecord], start_ms: int, speed: float) -> Iterator[TimedRecord]:
     """Yield the messages with the first at ``start_ms`` and every later one ``speed`` times as soon."""
     first: int | None = None
     for message in messages:

@@ -14,8 +14,8 @@ from rich.table import Table
 from agents.status import pictures
 from lab import flights, picture
 from lab.flights import Flights
-from lab.outputs import Outputs
-from lab.player import SLICE, Message
+from lab.outputs import OutputRecords
+from lab.player import SLICE, TimedRecord
 from lab.reliability import loss
 from lab.scrape import ScrapedSamples
 from replay.ranking import ranks
@@ -40,7 +40,7 @@ class DemoRun:
     reading: ScrapedSamples
     worker_exit: int
     #: The contents of the output topics.
-    held: Outputs
+    held: OutputRecords
     #: Exit status of ``trueup audit``, which derives every output again.
     audit: int = 0
 
@@ -60,7 +60,7 @@ class PlayedStream(Protocol):
     def records(self) -> int:
         """Forecasts and outcomes together."""
 
-    def messages(self, *, forecasts: str, outcomes: str) -> Iterator[Message]:
+    def messages(self, *, forecasts: str, outcomes: str) -> Iterator[TimedRecord]:
         """Yield every forecast and outcome in time order, for two topics."""
 
 
@@ -125,7 +125,7 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
     }
 
 
-def _segments(played: Flights, held: Outputs) -> dict[str, Any]:
+def _segments(played: Flights, held: OutputRecords) -> dict[str, Any]:
     """Return the mean and worst ECE of the segments that have many outcomes, and how many these are."""
     carried = dict(zip(played.event_id, played.segments, strict=True))
     raw, p, y = held.scored()

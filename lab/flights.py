@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from lab.player import Message
+from lab.player import TimedRecord
 from state.arrays import Floats, Integers
 
 #: The stream of all flights.
@@ -69,7 +69,7 @@ class Flights:
         """Forecasts and outcomes together."""
         return len(self) + int(self.known.sum())
 
-    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[Message]:
+    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[TimedRecord]:
         """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
         landed = np.flatnonzero(self.known)
         row = np.concatenate([np.arange(len(self)), landed])
@@ -81,11 +81,11 @@ class Flights:
             event_id = self.event_id[i]
             key = event_id.encode()
             if is_outcome:
-                yield Message(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
+                yield TimedRecord(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
             else:
                 made = {"event_id": event_id, "stream": STREAM, "p": p[i], "segments": self.segments[i]}
                 value = orjson.dumps(made)
-                yield Message(ms, forecasts, key, value)
+                yield TimedRecord(ms, forecasts, key, value)
 
 
 def load(rows: int | None = None) -> Flights:

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lab.player import Message
+from lab.player import TimedRecord
 from state.arrays import Floats, Integers
 from state.scoring.ages import DAY_MS
 
@@ -28,7 +28,7 @@ STREAM: Final = "cards"
 START_MS: Final = 1_767_225_600_000
 
 
-class Segment(NamedTuple):
+class FraudSegment(NamedTuple):
     """A segment: its share of all payments, in any unit, and its offset in log-odds of fraud."""
 
     share: float
@@ -38,8 +38,13 @@ class Segment(NamedTuple):
 #: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model multiplies them.
 SPREAD: Final = 1.35
 SLOPE: Final = 1.2
-_COUNTRIES: Final = {"NL": Segment(9, 0.0), "DE": Segment(5, -0.4), "BR": Segment(4, 0.7), "ZA": Segment(2, 1.1)}
-_CHANNELS: Final = {"web": Segment(10, 0.0), "app": Segment(7, -0.5), "phone": Segment(3, 0.8)}
+_COUNTRIES: Final = {
+    "NL": FraudSegment(9, 0.0),
+    "DE": FraudSegment(5, -0.4),
+    "BR": FraudSegment(4, 0.7),
+    "ZA": FraudSegment(2, 1.1),
+}
+_CHANNELS: Final = {"web": FraudSegment(10, 0.0), "app": FraudSegment(7, -0.5), "phone": FraudSegment(3, 0.8)}
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Fraud:
         """Days from `START_MS` to each payment, [n]."""
         return (self.forecast_ms - START_MS) / DAY_MS
 
-    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[Message]:
+    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[TimedRecord]:
         """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
         n, (row, y, ms, _) = len(self), self.reports
         at = np.concatenate([self.forecast_ms, ms])
@@ -131,7 +136,7 @@ class Fraud:
             else:
                 value["y"] = int(y[k - n])
             topic = forecasts if k < n else outcomes
-            yield Message(time, topic, event_id.encode(), json.dumps(value).encode())
+            yield TimedRecord(time, topic, event_id.encode(), json.dumps(value).encode())
 
 
 def make(shape: Shape | None = None) -> Fraud:
@@ -206,7 +211,9 @@ def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: n
     return Reports(row[order], label[order], ms[order], revision[order])
 
 
-def _segment(segments: Mapping[str, Segment], n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.str_], Floats]:
+def _segment(
+    segments: Mapping[str, FraudSegment], n: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.str_], Floats]:
     """Draw a segment for each payment; return the names and the offsets, [n] each."""
     share = np.array([each.share for each in segments.values()], dtype=np.float64)
     index = rng.choice(len(share), n, p=share / share.sum())

@@ -12,7 +12,7 @@ from streams.records.output_values import OutputValues
 
 
 @dataclass
-class Outputs:
+class OutputRecords:
     """The content of ``calibrated`` and ``resolved``."""
 
     #: What was served to each event.
@@ -44,12 +44,12 @@ class Outputs:
         return raw, p, y
 
 
-async def read(settings: Settings) -> Outputs:
+async def read(settings: Settings) -> OutputRecords:
     """Read both topics from their first record to their last.
 
     Raises RuntimeError if records were deleted before they could be read.
     """
-    held = Outputs()
+    held = OutputRecords()
     noted = {settings.calibrated: held.calibrated_record, settings.resolved: held.resolved_record}
     values = OutputValues(settings.registry)
     async for topic, records in batches(settings, list(noted), whole=True):

@@ -21,7 +21,7 @@ SLICE: Final = 8000
 BATCH_BYTES: Final = 900_000
 
 
-class Message(NamedTuple):
+class TimedRecord(NamedTuple):
     """One record to send; ``time_ms``, since the epoch, becomes its Kafka timestamp."""
 
     time_ms: int
@@ -42,7 +42,7 @@ class CopartitionError(ValueError):
 
 
 async def play(
-    messages: Iterable[Message], client: Mapping[str, Any], *, slice_messages: int = SLICE
+    messages: Iterable[TimedRecord], client: Mapping[str, Any], *, slice_messages: int = SLICE
 ) -> AsyncIterator[PlayerProgress]:
     """Send messages in their order, each to the partition of its key's hash; yield after each acknowledged slice.
 
@@ -73,7 +73,7 @@ async def play(
         await producer.stop()
 
 
-async def _send(producer: AIOKafkaProducer, piece: Sequence[Message], partitions: int) -> None:
+async def _send(producer: AIOKafkaProducer, piece: Sequence[TimedRecord], partitions: int) -> None:
     """Send one slice and wait until all of it is acknowledged."""
     batches: dict[tuple[str, int], list[BatchBuilder]] = {}
     for time_ms, topic, key, value in piece:

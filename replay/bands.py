@@ -25,24 +25,24 @@ QUARTER = 92
 Placed = Sequence[NDArray[Any]]
 
 
-class Queue(NamedTuple):
+class BandQueue(NamedTuple):
     """Forecasts: their bands, times, and of each kind of segment the number of their own one, -1 without; [n] each."""
 
     bands: Placed
     ms: Integers
     segments: Sequence[Integers] = ()
 
-    def at(self, chosen: Any) -> "Queue":  # noqa: ANN401 - an index
+    def at(self, chosen: Any) -> "BandQueue":  # noqa: ANN401 - an index
         """Return some of them."""
-        return Queue([of[chosen] for of in self.bands], self.ms[chosen], [of[chosen] for of in self.segments])
+        return BandQueue([of[chosen] for of in self.bands], self.ms[chosen], [of[chosen] for of in self.segments])
 
 
 def described(
     bands: Bands,
     costs: Costs,
-    issued: Queue,
+    issued: BandQueue,
     p: Floats,
-    resolved: Queue,
+    resolved: BandQueue,
     y: Floats,
     names: Sequence[Segment] = (),
     stands: Floats | None = None,
@@ -79,7 +79,7 @@ def described(
 
 
 def _counted(
-    width: int, issued: Queue, resolved: Queue, y: Floats, stands: Floats, groups: Sequence[Integers], many: int
+    width: int, issued: BandQueue, resolved: BandQueue, y: Floats, stands: Floats, groups: Sequence[Integers], many: int
 ) -> list[BandCounts]:
     """Return the counts of each group; ``groups``: numbers of the groups of issued and resolved forecasts.
 
@@ -99,7 +99,7 @@ def _counted(
 
 
 def _apart(
-    width: int, issued: Queue, resolved: Queue, y: Floats, stands: Floats, names: Sequence[Segment]
+    width: int, issued: BandQueue, resolved: BandQueue, y: Floats, stands: Floats, names: Sequence[Segment]
 ) -> dict[Segment, BandCounts]:
     """Return the counts of each segment that has forecasts."""
     found: dict[Segment, BandCounts] = {}

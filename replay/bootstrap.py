@@ -11,7 +11,7 @@ import numpy as np
 
 from replay.measure import VOLUME, bins_of, knots, log_losses
 from replay.ranking import Moments, ranked_by
-from replay.result import COMPARED, Bootstrap, Difference
+from replay.result import COMPARED, Bootstrap, MetricDifference
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS
 
@@ -95,14 +95,14 @@ class Resampled:
             for name, cells in sums.items()
         }
 
-    def differences(self, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
+    def differences(self, pairs: Sequence[tuple[str, str]]) -> list[MetricDifference]:
         """Return the differences of every metric of `COMPARED` for each pair of a name and what it is compared with."""
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]
             ends = _ends(self._how, self._n, value, self._drawn[name] - self._drawn[against])
             found += [
-                Difference(name, against, metric, by, low, high)
+                MetricDifference(name, against, metric, by, low, high)
                 for metric, by, low, high in zip(COMPARED, value.tolist(), *ends, strict=True)
             ]
         return found

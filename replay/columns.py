@@ -20,7 +20,7 @@ METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 
 
 @dataclass(frozen=True)
-class Columns:
+class ResolvedColumns:
     """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition."""
 
     streams: list[str]
@@ -64,7 +64,7 @@ class Columns:
     bands: list[bands.Placed]
 
     @classmethod
-    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":
+    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "ResolvedColumns":
         """Join the partitions."""
 
         def joined(of: Callable[[PartitionResult], NDArray[Any]]) -> NDArray[Any]:

@@ -7,8 +7,8 @@ import numpy as np
 
 from replay import bootstrap
 from replay.bootstrap import Resampled
-from replay.columns import Columns, Flags, Losses
-from replay.result import RAW, Bootstrap, Contender, Difference, Interval, drawn
+from replay.columns import Flags, Losses, ResolvedColumns
+from replay.result import RAW, Bootstrap, Contender, MetricDifference, MetricInterval, drawn
 from state.arrays import Floats
 
 
@@ -17,7 +17,7 @@ class Scoreboard:
     """The contenders of one group, scored."""
 
     contenders: list[Contender]
-    columns: Columns
+    columns: ResolvedColumns
     losses: Mapping[str, Losses]
 
 
@@ -25,10 +25,10 @@ class Scoreboard:
 class Compared:
     """What contenders are beside raw and beside one another; see `Result` for the lists."""
 
-    differences: list[Difference] = field(default_factory=list)
-    warming: list[Difference] = field(default_factory=list)
-    intervals: list[Interval] = field(default_factory=list)
-    vectors: dict[str, list[Difference]] = field(default_factory=dict)
+    differences: list[MetricDifference] = field(default_factory=list)
+    warming: list[MetricDifference] = field(default_factory=list)
+    intervals: list[MetricInterval] = field(default_factory=list)
+    vectors: dict[str, list[MetricDifference]] = field(default_factory=dict)
     how: Bootstrap | None = None
 
 
@@ -47,7 +47,9 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
             pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
             found.differences += resampled.differences(pairs)
             found.intervals += [
-                Interval(name, *interval) for name in [RAW, *names, *draws] for interval in resampled.intervals(name)
+                MetricInterval(name, *interval)
+                for name in [RAW, *names, *draws]
+                for interval in resampled.intervals(name)
             ]
         for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
             made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
@@ -58,7 +60,7 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
     return found
 
 
-def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[Difference]:
+def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[MetricDifference]:
     """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
     n = len(lost.time)
     how = bootstrap.plan(n, int(lost.time[-1] - lost.time[0]) if n else 0, block, resamples)
@@ -73,11 +75,16 @@ def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: 
     ]
     for i, against, differences in pairs:
         for metric, found in zip(lost.metrics, bootstrap.means(how, differences), strict=True):
-            yield Difference(names[i], against, metric, *found)
+            yield MetricDifference(names[i], against, metric, *found)
 
 
 def _resampled(
-    columns: Columns, chosen: Flags, forecasts: Mapping[str, Floats], block: int | None, resamples: int, volume: float
+    columns: ResolvedColumns,
+    chosen: Flags,
+    forecasts: Mapping[str, Floats],
+    block: int | None,
+    resamples: int,
+    volume: float,
 ) -> tuple[Bootstrap, Resampled] | None:
     """Resample some of the resolved forecasts; None where there are too few."""
     n = int(chosen.sum())

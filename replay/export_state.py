@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from replay import first_rows
 from replay.engine_output import EngineOutput
-from replay.first_rows import Group, open_group
+from replay.first_rows import FreshGroup, open_group
 from replay.sources.topics import TopicSource
 from state.fence import Fence
 from streams.config.settings import Settings
@@ -29,7 +29,7 @@ def target(environment: Mapping[str, str], app_id: str) -> Settings:
     return Settings.from_env({**environment, "TRUEUP_APP_ID": app_id})
 
 
-def opened(settings: Settings, partitions: int) -> Group:
+def opened(settings: Settings, partitions: int) -> FreshGroup:
     """Check a group before anything is read.
 
     Raises TopicsError as `first_rows.opened`, or if it has another number of partitions, or offsets.
@@ -71,12 +71,12 @@ async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]
     return [[found[place] for place in each] for each in places]
 
 
-def write(settings: Settings, source: TopicSource, group: Group, folded: Sequence[EngineOutput]) -> None:
+def write(settings: Settings, source: TopicSource, group: FreshGroup, folded: Sequence[EngineOutput]) -> None:
     """Write the state, all of it acknowledged and committed; raises TopicsError as `first_rows.beginning`."""
     asyncio.run(_write(settings, source, group, folded))
 
 
-async def _write(settings: Settings, source: TopicSource, group: Group, folded: Sequence[EngineOutput]) -> None:
+async def _write(settings: Settings, source: TopicSource, group: FreshGroup, folded: Sequence[EngineOutput]) -> None:
     read = {label: {"name": of["topic"], "offsets": of["offsets"]} for label, of in source.manifest().items()}
     async with first_rows.beginning(settings, group, read, "trueup replay") as begun:
         for n, each in enumerate(folded):

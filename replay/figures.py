@@ -85,7 +85,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Window:
+class ScoredWindow:
     """Consecutive forecasts in the order of resolution; the windows of a series have equal sizes, +-1."""
 
     #: Times at which its first and last forecast were resolved, ms since the epoch.
@@ -147,7 +147,7 @@ class Delays:
 
 
 @dataclass(frozen=True)
-class Ages:
+class OutcomeAges:
     """How long outcomes took, by label; those that silence gives are not among them."""
 
     #: 0 or 1.
@@ -178,7 +178,7 @@ class Late:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class BandCoverage:
     """How many forecasts of one band of the raw score got an outcome within the replay."""
 
     #: The band: ``low <= raw < high``, and 1.0 in the last.

@@ -106,7 +106,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Group:
+class FreshGroup:
     """A group that may be given its first rows."""
 
     #: By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
@@ -120,7 +120,7 @@ class Group:
         return len(self.next)
 
 
-def opened(settings: Settings) -> Group:
+def opened(settings: Settings) -> FreshGroup:
     """Check a group before anything is read.
 
     Raises TopicsError if its topics are missing, workers run, or it has a state.
@@ -131,7 +131,7 @@ def opened(settings: Settings) -> Group:
         raise TopicsError(f"cannot look at {settings.changelog}: {exc!r}") from exc
 
 
-async def _opened(settings: Settings) -> Group:
+async def _opened(settings: Settings) -> FreshGroup:
     own = settings.changelog, settings.journal, settings.configurations
     names = [settings.forecasts, settings.outcomes, *settings.outputs, *own]
     if settings.has_intake:
@@ -161,7 +161,7 @@ async def _opened(settings: Settings) -> Group:
         )
     since = [[ends[place] for place in places] for places in outputs]
     answered = [[found[place] for place in places] for places in inputs]
-    return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
+    return FreshGroup([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
 
 
 async def _require_stopped(settings: Settings) -> None:
@@ -188,7 +188,7 @@ class Beginning:
     """What a command writes of the first rows of a group."""
 
     settings: Settings
-    group: Group
+    group: FreshGroup
     producer: AIOKafkaProducer
     changelog: Claims
     #: What the rows were made of, and when, see `Loaded`.
@@ -235,7 +235,7 @@ async def note(
 
 @asynccontextmanager
 async def beginning(
-    settings: Settings, group: Group, files: Mapping[str, Any], command: str, at: str = ""
+    settings: Settings, group: FreshGroup, files: Mapping[str, Any], command: str, at: str = ""
 ) -> AsyncIterator[Beginning]:
     """Claim all partitions of a changelog, let rows be given, and then give each partition its fence.
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from replay import first_rows
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
-from replay.first_rows import Group
+from replay.first_rows import FreshGroup
 from replay.player import Done, parts, play
 from replay.run import Show
 from replay.score import dead
@@ -40,7 +40,7 @@ _ROUTED_MS: Final = 86_400_000
 
 
 def load(
-    source: FileSource, configuration: Configuration, settings: Settings, group: Group, processes: int, show: Show
+    source: FileSource, configuration: Configuration, settings: Settings, group: FreshGroup, processes: int, show: Show
 ) -> str:
     """Fold the past and write it, and return a message about it.
 
@@ -102,7 +102,7 @@ async def _write(
     settings: Settings,
     configuration: Configuration,
     folded: Sequence[EngineOutput],
-    group: Group,
+    group: FreshGroup,
     files: Mapping[str, Any],
     last_ms: int,
 ) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.figures import Ages, Caught, Coverage, Delays, Late, Scorecard
+from replay.figures import BandCoverage, Caught, Delays, Late, OutcomeAges, Scorecard
 from replay.ranking import Moments, ranked_by
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
@@ -45,7 +45,7 @@ def log_losses(p: Floats, y: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Sums:
+class BinSums:
     """Sums of n forecasts in ten bins, [10] each: events, Σp, Σy, Σp², Σpy."""
 
     n: Floats
@@ -55,7 +55,7 @@ class Sums:
     py: Floats
 
     @classmethod
-    def of(cls, p: Floats, y: Floats) -> "Sums":
+    def of(cls, p: Floats, y: Floats) -> "BinSums":
         """Sum up forecasts and outcomes, [n] each."""
         index = bins_of(p)
 
@@ -102,7 +102,7 @@ def scorecard(
     ``moments``: within which forecasts are ranked; None: all within one.
     """
     n = len(p)
-    sums = Sums.of(p, y)
+    sums = BinSums.of(p, y)
     mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
     cells = np.searchsorted(EDGES, p, side="right")
     zeros, ones = (np.bincount(cells[y == label], minlength=FINE) for label in (0, 1))
@@ -153,14 +153,14 @@ def delays(took: Integers) -> Delays:
     return Delays(tuple(edges), tuple(int(n) for n in counts), median, p90, p99)
 
 
-def ages(took: Integers, y: Floats) -> list[Ages]:
+def ages(took: Integers, y: Floats) -> list[OutcomeAges]:
     """Return how long outcomes took, [n] ms, by label, [n]."""
     found = []
     for label in (0, 1):
         mine = took[y == label]
         if len(mine):
             median, p99, largest = (float(q) for q in np.quantile(mine, (0.5, 0.99, 1.0)))
-            found.append(Ages(label, len(mine), median, p99, largest))
+            found.append(OutcomeAges(label, len(mine), median, p99, largest))
     return found
 
 
@@ -173,7 +173,7 @@ def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
     return Late(len(every), len(missed), float(np.mean(every > ttl_ms)), p99, largest, expired)
 
 
-def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:
+def coverage(issued: Floats, resolved: Floats) -> list[BandCoverage]:
     """Return the label coverage by band of the raw score; scores of all forecasts, [n], and of those resolved, [m]."""
     every = np.bincount(bins_of(issued), minlength=BINS)
     known = np.bincount(bins_of(resolved), minlength=BINS)
@@ -181,7 +181,7 @@ def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:
     for i in range(BINS):
         n, m = int(every[i]), int(known[i])
         share = _mean(m, n)
-        found.append(Coverage(i / BINS, (i + 1) / BINS, n, m, share, identifiable=n < FEWEST or share >= SHARE))
+        found.append(BandCoverage(i / BINS, (i + 1) / BINS, n, m, share, identifiable=n < FEWEST or share >= SHARE))
     return found
 
 

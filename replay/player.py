@@ -19,14 +19,14 @@ from replay.engine_output import EngineOutput, write_answers
 from replay.partition_result import PartitionResult
 from replay.processes import Processes, report
 from replay.sources.merge import merged
-from replay.sources.record import Source, SourceRecord, loaded
+from replay.sources.record import ReplaySource, SourceRecord, loaded
 from replay.taping import Taping
 from state.counting import Counting
 from state.effects import Changes
 from state.engine import Partition
 from state.events import Event, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.ledger import IMMATURE, WAITING, Row
+from state.ledger import IMMATURE, WAITING, LedgerRow
 from state.service import Service
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -46,25 +46,25 @@ class _Beside:
     def opened(self, service: Service) -> None:
         self.counting.opened(service)
 
-    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:
+    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:
         self.counting.issued(service, row, x, stream_time)
         self._taping.issued(service, row, x, stream_time)
 
     def parked(self, event_id: str, ts: int) -> None:
         self._taping.parked(event_id, ts)
 
-    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+    def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
         self.counting.labelled(service, row, y, ts)
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
+    def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:
         self._taping.resolved(service, row, event_id, applied, now_ms)
         return self.counting.resolved(service, row, event_id, applied, now_ms)
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
+    def revised(self, service: Service, row: LedgerRow, event_id: str, was: float, now_ms: int) -> None:
         self.counting.revised(service, row, event_id, was, now_ms)
         self._taping.revised(service, row, event_id, was, now_ms)
 
-    def expired(self, service: Service, row: Row, event_id: str) -> None:
+    def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:
         self.counting.expired(service, row, event_id)
         self._taping.expired(service, row, event_id)
 
@@ -138,11 +138,11 @@ class Player:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionReplay:
     """The replay of one partition, for a process."""
 
     #: Where the records are.
-    source: Source
+    source: ReplaySource
     partition: int
     #: Configurations, together where they agree in `Configuration.reading`.
     groups: Sequence[Sequence[Configuration]]
@@ -161,16 +161,17 @@ class Part:
 
 
 def parts(
-    source: Source,
+    source: ReplaySource,
     groups: Sequence[Sequence[Configuration]],
     settings: Settings,
     directory: Path,
-    **wanted: Any,  # noqa: ANN401 - as `Part` has them
-) -> list[Part]:
-    """Return the parts of a source that is ready, which write below a directory; ``wanted`` is more of `Part`."""
+    **wanted: Any,  # noqa: ANN401 - as `PartitionReplay` has them
+) -> list[PartitionReplay]:
+    """Return the parts of a source, which write below a directory; ``wanted``: more of `PartitionReplay`."""
     direct = settings.direct if source.mapped else None
     return [
-        Part(source, n, groups, settings.limits, direct, directory / str(n), **wanted) for n in range(source.partitions)
+        PartitionReplay(source, n, groups, settings.limits, direct, directory / str(n), **wanted)
+        for n in range(source.partitions)
     ]
 
 
@@ -180,7 +181,7 @@ class Done:
 
     #: Of each group.
     played: list[PartitionResult]
-    #: What the engine left, as far as `Part` asks for it.
+    #: What the engine left, as far as `PartitionReplay` asks for it.
     folded: EngineOutput
     #: Smallest and largest timestamp of a record; None without records.
     start_ms: int | None
@@ -190,7 +191,7 @@ class Done:
     out_of_order: tuple[int, int]
 
 
-def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> list[Done]:
+def play(parts: Sequence[PartitionReplay], processes: int, show: Callable[[int], None]) -> list[Done]:
     """Play parts, at least one, and return what they gave, in their order, whatever the number of processes.
 
     ``show``: called now and then with how much was read so far, in the unit of `Source.size`.
@@ -199,7 +200,7 @@ def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> 
         return running.all([partial(run, part) for part in parts])
 
 
-def run(part: Part) -> Done:
+def run(part: PartitionReplay) -> Done:
     """Play one partition."""
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition

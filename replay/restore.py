@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from replay import first_rows, snapshot
-from replay.audit.checkpoint import Rows, read_rows
+from replay.audit.checkpoint import RowsFile, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.first_rows import SNAPSHOT, Group
+from replay.first_rows import SNAPSHOT, FreshGroup
 from replay.snapshot import Manifest, SnapshotError, SnapshotPart
 from replay.sources.files import identity
 from state import formats, journal
@@ -135,7 +135,7 @@ def _is(record: KafkaRecord, wanted: Last) -> bool:
 
 
 async def _write(
-    settings: Settings, manifest: Manifest, places: Sequence[Next], group: Group, path: Path, directory: Path
+    settings: Settings, manifest: Manifest, places: Sequence[Next], group: FreshGroup, path: Path, directory: Path
 ) -> int:
     """Write rows and fences, and return how many."""
     written, files = 0, {SNAPSHOT: identity(path)}
@@ -151,7 +151,7 @@ async def _write(
 def _read(settings: Settings, file: Path) -> Memory:
     """Return the rows of a partition; raises `SnapshotError` if another build wrote them."""
     rows = Memory()
-    read_rows(Rows(file, (0, 0)), rows)
+    read_rows(RowsFile(file, (0, 0)), rows)
     keys = sorted(rows)
 
     def first(prefix: bytes) -> tuple[bytes, bytes] | None:

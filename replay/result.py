@@ -1,7 +1,7 @@
 """What a replay found: plain values, for the terminal, for JSON, and for a report.
 
 A `Result` is a function of the records and the options alone. Nothing in it depends on the clock or the number of
-processes: the same replay gives the same bytes of `Result.encode`. How fast it went is a `Pace`, and no part of it.
+processes: the same replay gives the same bytes of `Result.encode`. Its `ReplayPace` is no part of it.
 
 A comment is of the fields below it, up to the next one.
 
@@ -50,19 +50,19 @@ class Scored:
     l1: float | None
     bound: float | None
     #: At most 60, in time order; none below 40 resolved forecasts.
-    windows: Sequence[figures.Window]
+    windows: Sequence[figures.ScoredWindow]
     #: By kind; None before the first complete window.
     worst: Mapping[figures.Kind, figures.WorstWindow | None]
     delays: figures.Delays
     #: Of the labels that were seen.
-    ages: Sequence[figures.Ages]
+    ages: Sequence[figures.OutcomeAges]
     #: Labels that silence gave, and those of them that an outcome has replaced since.
     implied: int
     reversed: int
     #: Of its configuration; the shortest ttl and the longest maturity of all streams together.
     ttl_ms: int
     matures_ms: int
-    coverage: Sequence[figures.Coverage]
+    coverage: Sequence[figures.BandCoverage]
     #: Empty for streams without.
     features: Sequence[figures.FeatureBias]
     #: Of the forecasts after its own warm-up.
@@ -148,7 +148,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Difference:
+class MetricDifference:
     """A metric of ``name`` minus that of ``against``, on the same resolved forecasts, over all streams."""
 
     #: Contenders, or their draws (`drawn`); ``against`` may be ``raw``.
@@ -175,7 +175,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Interval:
+class MetricInterval:
     """A metric of a contender, of its draw (`drawn`) or of raw, after the warm-up, with its 95 % interval."""
 
     name: str
@@ -233,14 +233,14 @@ class Result:
     volume: float
     #: Every contender and its draw against raw, then every pair, after the warm-up; none below 200 resolved forecasts.
     #: A pair is compared only where both resolved the same forecasts.
-    differences: Sequence[Difference]
+    differences: Sequence[MetricDifference]
     #: Every contender against raw in its own warm-up; none below 200 resolved forecasts.
-    warming: Sequence[Difference]
+    warming: Sequence[MetricDifference]
     #: Of each metric of `COMPARED`, of raw, every contender and its draw.
-    intervals: Sequence[Interval]
+    intervals: Sequence[MetricInterval]
     #: By stream of classes or numbers: every contender against raw, and against each before it that serves the same
     #: classes or levels, in ``brier`` and ``log_loss`` or in ``pinball``; none below 200 resolved forecasts.
-    vector_differences: Mapping[str, Sequence[Difference]]
+    vector_differences: Mapping[str, Sequence[MetricDifference]]
     bootstrap: Bootstrap | None
 
     def contender(self, name: str) -> Contender:
@@ -256,7 +256,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReplayPace:
     """How fast a replay went: wall-clock seconds of the pass, processes, and records a second of all together."""
 
     seconds: float

@@ -21,8 +21,8 @@ from replay.measure import VOLUME
 from replay.player import Done, parts, play
 from replay.report import pdf
 from replay.report.page import page
-from replay.result import Pace, Result
-from replay.sources.record import Source
+from replay.result import ReplayPace, Result
+from replay.sources.record import ReplaySource
 from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
@@ -36,7 +36,7 @@ class Request:
     """The input and the outputs of a replay."""
 
     #: Where the records are.
-    source: Source
+    source: ReplaySource
     #: At least one.
     configurations: Sequence[Configuration]
     #: `replay.result.Result.taken`.
@@ -95,7 +95,7 @@ def _recipes(configuration: Configuration) -> list[object]:
     return [*recipes, default and [default.recipe, default.labels], policies.early_ttl_ms]
 
 
-def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, Pace]:
+def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, ReplayPace]:
     """Do what is asked for, and return what was found.
 
     Interrupted, it leaves no file, and no state that a worker would accept.
@@ -143,7 +143,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         if successor and isinstance(request.source, TopicSource):
             show("writing the state", 0, 0)
             export_state.write(successor, request.source, group, folded)
-    return result, Pace(seconds, min(request.processes, source.partitions), result.records / seconds)
+    return result, ReplayPace(seconds, min(request.processes, source.partitions), result.records / seconds)
 
 
 def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]]:

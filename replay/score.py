@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay import bands, intervals, segments
-from replay.columns import Columns, Flags, losses
+from replay.columns import Flags, ResolvedColumns, losses
 from replay.comparison import Scoreboard
 from replay.configuration import Configuration
-from replay.figures import FeatureBias, FunctionBias, Late, Phase, Window, WorstWindow
-from replay.measure import Sums, ages, coverage, delays, late, scorecard
+from replay.figures import FeatureBias, FunctionBias, Late, Phase, ScoredWindow, WorstWindow
+from replay.measure import BinSums, ages, coverage, delays, late, scorecard
 from replay.partition_result import WHOLE, Look, PartitionResult
 from replay.result import Contender, Scored, Vectors
 from replay.review import review
@@ -47,7 +47,7 @@ def board(
 
     ``volume``: of `Scorecard.recall`.
     """
-    columns = Columns.of(parts, len(group))
+    columns = ResolvedColumns.of(parts, len(group))
     fates = np.sum([part.fates for part in parts], axis=0).tolist()
     fence = Fence(fates=fates)
     contenders = []
@@ -108,7 +108,7 @@ def _policy(configuration: Configuration, stream: str) -> Policy:
     return policy
 
 
-def _largest(columns: Columns) -> list[str]:
+def _largest(columns: ResolvedColumns) -> list[str]:
     """Return the streams of probabilities that are shown apart, by name."""
     counts = np.bincount(columns.issued_stream, minlength=len(columns.streams))
     order = np.argsort(-counts, kind="stable")[:STREAMS]
@@ -116,7 +116,7 @@ def _largest(columns: Columns) -> list[str]:
 
 
 def _scored(
-    columns: Columns,
+    columns: ResolvedColumns,
     parts: Sequence[PartitionResult],
     i: int,
     stream: str | None,
@@ -190,7 +190,7 @@ def _scored(
     )
 
 
-def _since(columns: Columns, i: int, issued: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 - an index
+def _since(columns: ResolvedColumns, i: int, issued: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 - an index
     """Return raw and served of all forecasts after the warm-up, in the order of time."""
     left = ~columns.issued_warm[i][issued]
     order = np.argsort(columns.issued_ms[issued][left], kind="stable")
@@ -198,7 +198,7 @@ def _since(columns: Columns, i: int, issued: Any) -> tuple[Floats, Floats]:  # n
 
 
 def _banded(
-    columns: Columns, parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy
+    columns: ResolvedColumns, parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy
 ) -> dict[str, Any] | None:
     """Return the bands of a stream, see `replay.bands.described`; None without."""
     if policy.bands is None:
@@ -206,7 +206,7 @@ def _banded(
     number = columns.streams.index(stream)
     names, places = segments.placed(parts, stream)
     issued, chosen = columns.issued_stream == number, columns.stream == number
-    every = bands.Queue(columns.bands[i], columns.issued_ms, places)
+    every = bands.BandQueue(columns.bands[i], columns.issued_ms, places)
     at, y, stands = columns.at[chosen], columns.y[chosen], None
     if policy.label_rate and columns.issued_stands is not None:  # all labels count, each by its chance
         untaught = np.flatnonzero(issued & ~columns.issued_counting)
@@ -219,7 +219,7 @@ def _banded(
 
 
 def _intervals(
-    columns: Columns, parts: Sequence[PartitionResult], stream: str, policy: Policy
+    columns: ResolvedColumns, parts: Sequence[PartitionResult], stream: str, policy: Policy
 ) -> dict[str, Any] | None:
     """Return what became of a stream's intervals after the warm-up, see `replay.intervals.described`; None without."""
     if not policy.interval or not columns.ends:
@@ -249,7 +249,7 @@ def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Pol
 
 
 def _late(
-    columns: Columns, parts: Sequence[PartitionResult], stream: str, took: NDArray[np.int64], ttl_ms: int
+    columns: ResolvedColumns, parts: Sequence[PartitionResult], stream: str, took: NDArray[np.int64], ttl_ms: int
 ) -> Late:
     missed = columns.missed_ms[columns.missed_stream == columns.streams.index(stream)]
     expired = sum(part.expired.get(stream, 0) for part in parts)
@@ -260,7 +260,7 @@ def _regret(raw: float, calibrated: float, n: int) -> float:
     return (calibrated - raw) * n if n else 0.0
 
 
-def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
+def _worst(columns: ResolvedColumns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
     """Return the complete window of largest ECE, of one partition and stream as live."""
     place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
     order = np.argsort(place, kind="stable")
@@ -268,7 +268,7 @@ def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow |
     for mine in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
         for at in range(0, len(mine) - WINDOW + 1, WINDOW):
             window = mine[at : at + WINDOW]
-            ece = Sums.of(p[window], y[window]).ece
+            ece = BinSums.of(p[window], y[window]).ece
             if worst is None or ece > worst[0]:
                 worst = ece, window
     if worst is None:
@@ -281,7 +281,7 @@ def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow |
         end_ms=int(time[-1]),
         n=WINDOW,
         ece=ece,
-        ece_noise=Sums.of(p[window], y[window]).noise,
+        ece_noise=BinSums.of(p[window], y[window]).noise,
         mean_forecast=float(p[window].mean()),
         base_rate=float(y[window].mean()),
     )
@@ -316,7 +316,9 @@ def _at(series: Sequence[_Series], time: int | None) -> tuple[float | None, floa
     return error, sum(look.learnt * (look.bound or 0.0) for look in latest) / learnt
 
 
-def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: Sequence[_Series]) -> list[Window]:
+def _windows(
+    raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: Sequence[_Series]
+) -> list[ScoredWindow]:
     n = len(y)
     if n < 2 * SHORTEST:
         return []
@@ -325,12 +327,12 @@ def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: 
     found = []
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         at = slice(start, end)
-        before, after = Sums.of(raw[at], y[at]), Sums.of(p[at], y[at])
+        before, after = BinSums.of(raw[at], y[at]), BinSums.of(p[at], y[at])
         losses = [float(np.square(kind[at] - y[at]).sum()) for kind in (raw, p)]
         regret += losses[1] - losses[0]
         size = end - start
         found.append(
-            Window(
+            ScoredWindow(
                 int(time[start]),
                 int(time[end - 1]),
                 size,

@@ -14,7 +14,7 @@ from state import banding, chances
 from state.banding import Thresholds
 from state.bands import Bands
 from state.forecasts import PROBABILITY, Quantiles
-from state.ledger import NAN, NO_WINDOW, UNSAID, UNTAUGHT, Row
+from state.ledger import NAN, NO_WINDOW, UNSAID, UNTAUGHT, LedgerRow
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import PairScores, at_levels, losses, observe
 from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
@@ -159,7 +159,7 @@ class Taping:
         ]
         of.look_at = of.served[0].calibrator.learnt + LOOK
 
-    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
+    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
         """Note what was answered."""
         of = self._of(service)
         if service.kind != PROBABILITY:
@@ -192,7 +192,7 @@ class Taping:
             noted.x = x
         self._issued += 1
 
-    def _band(self, of: Stream, row: Row) -> None:
+    def _band(self, of: Stream, row: LedgerRow) -> None:
         """Note the bands of a forecast, as `state.marking.Marker` counts them."""
         for (bands, thresholds), p, (note, note_band) in zip(
             of.bands, self._answers_of(of, row), self._note_bands, strict=True
@@ -210,13 +210,13 @@ class Taping:
             self._note_missed(stream)
             self._note_missed_ms(ts - issued_ms)
 
-    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:  # noqa: ARG002 - for others
+    def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:  # noqa: ARG002 - for others
         """Count in its segments how old a forecast was when its first outcome came."""
         for counts in self._labels(service, row):
             counts[0] += 1
             counts[1] += max(ts - row.issued_ts, 0)
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
+    def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
         of = self.streams[service.stream]
         if row.weighed:
@@ -253,7 +253,7 @@ class Taping:
             of.look_at = learnt + max(LOOK, learnt // 50)
         return row.window
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:  # noqa: ARG002 - for others
+    def revised(self, service: Service, row: LedgerRow, event_id: str, was: float, now_ms: int) -> None:  # noqa: ARG002 - for others
         """Note another label."""
         of = self.streams[service.stream]
         y = row.y
@@ -284,7 +284,7 @@ class Taping:
             observe(months, row.raw, p, y)
         self._count_losses(of, row)
 
-    def expired(self, service: Service, row: Row, event_id: str) -> None:
+    def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:
         """Count a forecast that expires; remember one of a probability, for an outcome that comes after all."""
         for counts in self._labels(service, row):
             counts[2] += 1
@@ -305,21 +305,21 @@ class Taping:
                 if (part := functions.part(served))[1]:
                     self._played.functions[of.name, n] = part
 
-    def _untaught(self, row: Row) -> None:
+    def _untaught(self, row: LedgerRow) -> None:
         """Note the label of a probability that taught nothing."""
         if row.seen.index >= 0:
             self._note_untaught(row.seen.index)
             self._note_untaught_y(int(row.y))
 
-    def _answers_of(self, of: Stream, row: Row) -> list[Any]:
+    def _answers_of(self, of: Stream, row: LedgerRow) -> list[Any]:
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]
 
-    def _warm(self, of: Stream, row: Row) -> list[int]:
+    def _warm(self, of: Stream, row: LedgerRow) -> list[int]:
         """Return the contenders in whose warm-up a forecast was answered."""
         first = row.window == NO_WINDOW
         return [n for n, place in enumerate(of.places) if (first if place < 0 else row.shadows[place].warm)]
 
-    def _weighted(self, of: Stream, row: Row) -> Iterator[tuple[Weighted, float, float]]:
+    def _weighted(self, of: Stream, row: LedgerRow) -> Iterator[tuple[Weighted, float, float]]:
         """Yield the weighted sums in which an event of a probability counts, what was answered, and its weight."""
         weight = row.weight * chances.weight(row.chance)
         for n, p in enumerate(self._answers_of(of, row)):
@@ -327,14 +327,14 @@ class Taping:
             for slot in (WHOLE, *row.groups):
                 yield held.setdefault(slot, Weighted()), p, weight
 
-    def _biased(self, of: Stream, row: Row) -> Iterator[tuple[Bias, Any]]:
+    def _biased(self, of: Stream, row: LedgerRow) -> Iterator[tuple[Bias, Any]]:
         """Yield the biases in which an event of a probability counts, and what was answered."""
         warm = self._warm(of, row)
         for n, (bias, p) in enumerate(zip(of.biases, self._answers_of(of, row), strict=True)):
             if n not in warm:
                 yield bias, p
 
-    def _score_vectors(self, of: Stream, row: Row, event_id: str, applied: int) -> None:
+    def _score_vectors(self, of: Stream, row: LedgerRow, event_id: str, applied: int) -> None:
         """Count an event of classes or numbers in the scores of every contender."""
         windows, warm = [], self._warm(of, row)
         for n, (p, history) in enumerate(self._vectors(of, row)):
@@ -349,7 +349,7 @@ class Taping:
             observe(self._months(of, n, row, found), row.raw, p, row.y)
         row.seen.windows = windows
 
-    def _count_losses(self, of: Stream, row: Row) -> None:
+    def _count_losses(self, of: Stream, row: LedgerRow) -> None:
         """Note what an event of classes or numbers with this label costs raw and each contender."""
         for note, value in zip(self._note_vector, (of.number, row.seen.index, self._resolved_time), strict=True):
             note(value)
@@ -363,22 +363,22 @@ class Taping:
                 note_raw(found[3 * k] if 3 * k < len(found) else nan)
                 note(found[3 * k + 1] if 3 * k < len(found) else nan)
 
-    def _labels(self, service: Service, row: Row) -> list[list[int]]:
+    def _labels(self, service: Service, row: LedgerRow) -> list[list[int]]:
         """Return the counts of a row's segments in `PartitionResult.labelled`."""
         held = self._played.labelled.setdefault(service.stream, {})
         return [held.setdefault(slot, [0, 0, 0]) for slot in row.groups]
 
-    def _segments(self, of: Stream, contender: int, row: Row) -> dict[int, SegmentPairScores]:
+    def _segments(self, of: Stream, contender: int, row: LedgerRow) -> dict[int, SegmentPairScores]:
         """Return a contender's scores of the segments of a row of classes or numbers, by slot."""
         held = self._played.segments.setdefault((of.name, contender), {})
         return {slot: held.setdefault(slot, SegmentPairScores()) for slot in row.groups}
 
-    def _months(self, of: Stream, contender: int, row: Row, slots: Iterable[int]) -> list[PairScores]:
+    def _months(self, of: Stream, contender: int, row: LedgerRow, slots: Iterable[int]) -> list[PairScores]:
         """Return a contender's scores of some segments of a row in the month of its forecast."""
         held, month = self._played.months.setdefault((of.name, contender), {}), str(np.datetime64(row.issued_ts, "ms"))
         return [held.setdefault((slot, month[:7]), PairScores()) for slot in slots]
 
-    def _vectors(self, of: Stream, row: Row) -> Iterator[tuple[Any, VectorHistory]]:
+    def _vectors(self, of: Stream, row: LedgerRow) -> Iterator[tuple[Any, VectorHistory]]:
         """Yield what each contender answered, and its scores of classes or numbers."""
         for n, p in enumerate(self._answers_of(of, row)):
             history = self._played.vectors.get((of.name, n))

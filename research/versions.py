@@ -36,7 +36,7 @@ from research.benchmark import streams
 from research.nightly_refit import log_odds
 from state.arrays import Floats, Integers
 from state.calibrators.base import Calibrator
-from state.calibrators.carried import FEW, OWN, Carried
+from state.calibrators.carried import FEW, OWN, CarriedOver
 from state.calibrators.prudent import Prudent
 from state.scoring.ages import DAY_MS
 from state.versions import Version, line
@@ -84,7 +84,7 @@ class Lines(Way):
     """A line carried over by the ranks of the old model's scores, those of before or those of the same events."""
 
     def __init__(self, old: Calibrator, before: Version, *, pairs: bool = False) -> None:
-        self.carried = Carried(Prudent(name="new"))
+        self.carried = CarriedOver(Prudent(name="new"))
         super().__init__(self.carried)
         self._old, self._before, self._pairs = old, before, pairs
         self._new, self._same = Version("new", ""), Version("old", "")

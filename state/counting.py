@@ -11,7 +11,7 @@ from typing import Any
 from state import chances, kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
 from state.kind import Live
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policies import Policies
 from state.policy import scored_of
 from state.scoring.ages import Ages
@@ -71,7 +71,7 @@ class Counting:
             else 0,
         )
 
-    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
+    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
         seen: _Counted = service.seen
         if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
@@ -88,7 +88,7 @@ class Counting:
     def parked(self, event_id: str, ts: int) -> None:
         """Count nothing."""
 
-    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+    def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
@@ -102,7 +102,7 @@ class Counting:
                 scores.known += 1
                 scores.age_ms += age_ms
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
+    def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and segments, or in a warm-up, and compare the challengers."""
         window = row.window
         seen: _Counted = service.seen
@@ -147,7 +147,7 @@ class Counting:
                 self.services.touched[kinds.WINDOWS.key(service.stream)] = history
         seen.anew_ms = 0
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
+    def revised(self, service: Service, row: LedgerRow, event_id: str, was: float, now_ms: int) -> None:
         """Replace an event's old label by its new one in all scores."""
         window, y = row.window, row.y
         if row.weighed:
@@ -178,7 +178,7 @@ class Counting:
         if segments:
             revise_segments(segments, row.raw, row.p, was, y, window)
 
-    def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
+    def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
         self._ages(service).expire()
         for scores in self._segments(service, row):
@@ -196,7 +196,7 @@ class Counting:
             seen.course = service.counts.value.part(kinds.COURSE, Course)
         return seen.course
 
-    def _segments(self, service: Service, row: Row) -> list[Any]:
+    def _segments(self, service: Service, row: LedgerRow) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
         found: list[Any] = []
         seen: _Counted = service.seen
@@ -213,7 +213,7 @@ class Counting:
             found.append(self.services.change(live))
         return found
 
-    def _weighted(self, service: Service, row: Row) -> list[Weighted]:
+    def _weighted(self, service: Service, row: LedgerRow) -> list[Weighted]:
         """Return the weighted sums of a row's stream and segments, to be changed by the caller."""
         seen: _Counted = service.seen
         if seen.weighted is None:
@@ -226,7 +226,7 @@ class Counting:
             found.append(self.services.change(live))
         return found
 
-    def _scores(self, service: Service, row: Row) -> Any:  # noqa: ANN401 - of either kind
+    def _scores(self, service: Service, row: LedgerRow) -> Any:  # noqa: ANN401 - of either kind
         """Return a stream's scores, to be changed by the caller."""
         seen: _Counted = service.seen
         if service.kind == PROBABILITY:
@@ -238,7 +238,7 @@ class Counting:
             seen.vectors = self.services.live(service.stream, kinds.VECTORS, new, service.config)
         return self.services.change(seen.vectors)
 
-    def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
+    def _compare(self, service: Service, row: LedgerRow, y: float, sign: int = 1) -> None:
         """Compare challengers with what was served, except in warm-ups."""
         if row.window == ledger.NO_WINDOW:
             return

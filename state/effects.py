@@ -10,7 +10,7 @@ from state import kinds
 from state.events import Output
 from state.fence import FATES
 from state.kind import kind_of
-from state.ledger import Row
+from state.ledger import LedgerRow
 
 #: Bytes of rows that are made before others get a turn, about half a millisecond.
 SLICE: Final = 64_000
@@ -30,7 +30,7 @@ class Changes:
     #: Those of ``rows`` that describe a stream, by stream and key.
     of_streams: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     #: Values of ledger rows that are not packed yet, by key; None deletes.
-    ledger: dict[bytes, Row | None] = field(default_factory=dict)
+    ledger: dict[bytes, LedgerRow | None] = field(default_factory=dict)
     #: Values of streams' rows that are not packed yet, by stream and key; None deletes.
     streams: dict[str, dict[bytes, Any]] = field(default_factory=dict)
     #: Number and bytes of the packed rows, of the ledger and of streams.
@@ -74,7 +74,7 @@ class Changes:
         self.sizes[:2] = len(self.ledger), size
         self.ledger = {}
 
-    def _pack(self, part: list[tuple[bytes, Row | None]]) -> int:
+    def _pack(self, part: list[tuple[bytes, LedgerRow | None]]) -> int:
         """Pack some ledger rows; return their bytes."""
         rows, size, seal = self.rows, 0, kinds.LEDGER.seal
         for key, value in part:

@@ -38,10 +38,10 @@ from state.fence import (
     RESOLVED,
     REVISION,
     WAITING,
-    Queue,
+    QueueBounds,
 )
 from state.forecasts import admits
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policy import DEFAULT_TTL_MS
 from state.quick import new
 from state.tickets import Tickets
@@ -53,7 +53,7 @@ OUTSTANDING: Final = 2
 
 _LEDGER: Final = kinds.LEDGER.letter
 #: An action of `LIFE`. Its last argument is what the row meets: a forecast, an outcome, or a queue's entry that is due.
-Action = Callable[[bytes, Row, Any], None]
+Action = Callable[[bytes, LedgerRow, Any], None]
 
 
 class Partition(Tickets):
@@ -127,7 +127,7 @@ class Partition(Tickets):
             return
         self._life[row.status][met](key, row, outcome)
 
-    def _mature(self, queue: Queue) -> None:
+    def _mature(self, queue: QueueBounds) -> None:
         """Mature the first forecast of a queue: learn it with its outcome, or with the label that silence implies."""
         since, born, event_id = self._expiry.pop(queue)
         key = _LEDGER + event_id.encode()
@@ -139,7 +139,7 @@ class Partition(Tickets):
         self._expiry.push(MATURED_EXPIRY, max(1, ttl_ms - queue.ttl_ms), self.fence.applied, event_id)
         self._life[row.status][ledger.MATURES](key, row, (since + queue.ttl_ms, event_id, queue.role))
 
-    def _leave_queue(self, queue: Queue) -> None:
+    def _leave_queue(self, queue: QueueBounds) -> None:
         """Remove the row of a queue's first entry, unless it was entered again and has a later entry."""
         since, named, event_id = self._expiry.pop(queue)
         key = _LEDGER + event_id.encode()
@@ -149,10 +149,10 @@ class Partition(Tickets):
 
     # What becomes of an event, see `state.ledger.LIFE`.
 
-    def _stay(self, key: bytes, row: Row, told: Any) -> None:  # noqa: ANN401 - as `Action` has it
+    def _stay(self, key: bytes, row: LedgerRow, told: Any) -> None:  # noqa: ANN401 - as `Action` has it
         """Leave the row as it is."""
 
-    def _answer(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - there is none
+    def _answer(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:  # noqa: ARG002 - there is none
         """Answer a forecast."""
         service = self._serving(forecast)
         made = self._issue(service, key, forecast)
@@ -160,7 +160,7 @@ class Partition(Tickets):
         if made.version == 0:  # a first ticket: its recipe must be stored
             self._touch(service.learner)
 
-    def _join(self, key: bytes, row: Row, forecast: Forecast) -> None:
+    def _join(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:
         """Answer a forecast, and use the parked outcome if it is valid for this forecast."""
         service = self._serving(forecast)
         made, fates, y = self._issue(service, key, forecast), self.fence.fates, row.y
@@ -178,7 +178,7 @@ class Partition(Tickets):
         if not waits:
             self._learn(service, made, forecast.key, forecast.event_id, forecast.carried)
 
-    def _answer_again(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
+    def _answer_again(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
         """Answer a repeated forecast again; one with other contents is a dead letter."""
         if row.raw != forecast.raw or row.stream != forecast.stream:
             self.fence.fates[FORECAST_DEAD] += 1
@@ -195,15 +195,17 @@ class Partition(Tickets):
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[forecast.stream] += 1
 
-    def _park(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
+    def _park(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
         """Keep an outcome until its forecast comes."""
         applied, ts = self.fence.applied, outcome.ts
         self.fence.fates[EARLY] += 1
         self._enter(EXPIRY, self._policies.early_ttl_ms, outcome.event_id, ts)
-        self._rows[key] = Row(ledger.EARLY, applied, resolved_ts=ts, y=outcome.y, as_of=ts, number=outcome.revision)
+        self._rows[key] = LedgerRow(
+            ledger.EARLY, applied, resolved_ts=ts, y=outcome.y, as_of=ts, number=outcome.revision
+        )
         self._observer.parked(outcome.event_id, ts)
 
-    def _resolve(self, key: bytes, row: Row, outcome: Outcome) -> None:
+    def _resolve(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
         """Learn a forecast's first outcome."""
         _, record_key, event_id, y, ts, _, number, carried = outcome
         self.fence.fates[RESOLVED] += 1
@@ -213,7 +215,7 @@ class Partition(Tickets):
         self._labelled(service, row, y, ts)
         self._learn(service, row, record_key, event_id, carried)
 
-    def _keep(self, key: bytes, row: Row, outcome: Outcome) -> None:
+    def _keep(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
         """Keep the first outcome of a forecast that has not matured."""
         y, ts = outcome.y, outcome.ts
         self.fence.fates[WAITING] += 1
@@ -221,7 +223,7 @@ class Partition(Tickets):
         row.label(ledger.WAITING, y, ts, ts, outcome.revision)
         self._labelled(self._services.by(row), row, y, ts)
 
-    def _say_again(self, key: bytes, row: Row, outcome: Outcome) -> None:
+    def _say_again(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
         """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number, carried = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
@@ -246,7 +248,7 @@ class Partition(Tickets):
                 row.revisions += 1
                 self._revise(row, record_key, event_id, was, carried)
 
-    def _imply(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+    def _imply(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Mature a forecast without an outcome: learn the label that silence implies, or go on waiting."""
         due, event_id, _ = told
         policy = self._policies.of(row.stream)
@@ -261,7 +263,7 @@ class Partition(Tickets):
             self._rows[key] = row
             row.status = ledger.ISSUED
 
-    def _redeem(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+    def _redeem(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Mature a forecast with an outcome: learn it."""
         _, event_id, _ = told
         self.fence.fates[MATURED] += 1
@@ -269,7 +271,7 @@ class Partition(Tickets):
         row.status = ledger.RESOLVED
         self._learn(self._services.by(row), row, _key_of(row, event_id), event_id)
 
-    def _lapse(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+    def _lapse(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Remove a forecast without an outcome, or an outcome without a forecast."""
         due, event_id, _ = told
         self._effects.lapsed.append(due)
@@ -281,25 +283,25 @@ class Partition(Tickets):
             self._services.release(row)
         self._remove(key)
 
-    def _expired(self, row: Row, event_id: str) -> None:
+    def _expired(self, row: LedgerRow, event_id: str) -> None:
         """Count a forecast that leaves without a label."""
         service = self._services.by(row)
         self._services.change(service.counts)
         self._observer.expired(service, row, event_id)
 
-    def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+    def _leave(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Remove a labelled event, or keep it while its label may be revised."""
         longer = self._revisable(row) if row.status == ledger.RESOLVED else 0
         if not self._stays(row, told, longer):
             self._services.release(row)
             self._remove(key)
 
-    def _revisable(self, row: Row) -> int:
+    def _revisable(self, row: LedgerRow) -> int:
         """Return for how long after the time to live the label of an event may be revised, ms."""
         policy = self._policies.of(row.stream)
         return 0 if policy is None else policy.kept_ms - policy.ttl_ms
 
-    def _stays(self, row: Row, told: tuple[int, str, int], longer: int) -> bool:
+    def _stays(self, row: LedgerRow, told: tuple[int, str, int], longer: int) -> bool:
         """Keep a row whose time to live has passed for so much longer, ms, but only once; return whether it stays."""
         _, event_id, role = told
         if not longer or role == REVISION:
@@ -307,7 +309,7 @@ class Partition(Tickets):
         self._expiry.push(REVISION, longer, row.born, event_id)
         return True
 
-    def _erase(self, key: bytes, row: Row, outcome: Outcome) -> None:
+    def _erase(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
         """Forget all of an event but its name and its stream; what it has taught stays in the sums.
 
         Its row leaves when it would have left: what comes meanwhile finds that the event was erased.
@@ -323,26 +325,26 @@ class Partition(Tickets):
                 fates[EXPIRED_FORECAST] += 1
                 self._expired(row, outcome.event_id)
             self._services.release(row)
-        self._rows[key] = Row(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
+        self._rows[key] = LedgerRow(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
 
-    def _erase_unknown(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
+    def _erase_unknown(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
         """Note that an event was erased of which nothing has come: its records may be on their way."""
         fence = self.fence
         fence.fates[OUTCOME_ERASED] += 1
         self._enter(EXPIRY, self._policies.early_ttl_ms, outcome.event_id, fence.stream_time)
-        self._rows[key] = Row(ledger.ERASED, fence.applied)
+        self._rows[key] = LedgerRow(ledger.ERASED, fence.applied)
 
-    def _ignore(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - the row stays
+    def _ignore(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - the row stays
         """Count an outcome of an erased event; it teaches nothing, and nothing of it is kept."""
         self.fence.fates[OUTCOME_ERASED] += 1
 
-    def _refuse_erased(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
+    def _refuse_erased(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
         """Write a dead letter, without what the record holds, of a forecast whose event was erased."""
         self.fence.fates[FORECAST_DEAD] += 1
         letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
         self._reject(self._with_forecast(letter, forecast))
 
-    def _vanish(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+    def _vanish(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Remove the name of an erased event, or keep it while its label could have been revised.
 
         Stream time may have been far behind when an unknown event was erased. So its name stays for two periods: the
@@ -353,7 +355,7 @@ class Partition(Tickets):
             self._remove(key)
 
 
-def _key_of(row: Row, event_id: str) -> bytes | None:
+def _key_of(row: LedgerRow, event_id: str) -> bytes | None:
     """Return the Kafka key of a matured forecast's record."""
     return event_id.encode() if row.key == b"" else row.key
 

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from state.forecasts import QUANTILES
 from state.frames import seal
-from state.kind import CONFIG, STREAM, Form, Kind, Moves, Part
+from state.kind import CONFIG, STREAM, Form, KeyPart, Kind, Moves
 
 #: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
 #: docs/explanation/calibrators.md, *What was tried*.
@@ -163,7 +163,7 @@ def _decode(payload: bytes) -> list[_Known]:
 ENTITIES: Final = Kind[list[_Known]](
     "Y",
     "what entities taught",
-    (STREAM, CONFIG, Part("row", "H")),
+    (STREAM, CONFIG, KeyPart("row", "H")),
     {2: Form(list, _encode, _decode)},
     Moves.TAUGHT,
     f"up to {ROWS:,} a stream whose forecasts name entities: what these taught lately",

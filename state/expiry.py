@@ -10,9 +10,9 @@ from math import inf
 from struct import Struct
 from typing import Final
 
-from state.fence import MATURITY, Fence, Queue
+from state.fence import MATURITY, Fence, QueueBounds
 from state.frames import CorruptFrame
-from state.kind import Form, Kind, Moves, Part
+from state.kind import Form, KeyPart, Kind, Moves
 
 #: Entries in a chunk row. The last chunk is written again with every checkpoint, so it must stay small.
 CHUNK: Final = 64
@@ -46,7 +46,7 @@ def _decode(payload: bytes) -> list[QueueEntry]:
 QUEUE: Final = Kind[list[QueueEntry]](
     "Q",
     "the entries of a queue",
-    (Part("role", "B"), Part("time to live in ms", "Q"), Part("chunk number", "Q")),
+    (KeyPart("role", "B"), KeyPart("time to live in ms", "Q"), KeyPart("chunk number", "Q")),
     {1: Form(list, _encode, _decode)},
     Moves.ANEW,
     f"one for {CHUNK} entries of a queue",
@@ -75,7 +75,7 @@ class Expiry:
         which = role, ttl_ms
         queue = self._fence.queues.get(which)
         if queue is None:
-            queue = self._fence.queues[which] = Queue(role, ttl_ms)
+            queue = self._fence.queues[which] = QueueBounds(role, ttl_ms)
         now = self._fence.stream_time
         if queue.head == queue.tail:
             queue.due = now + ttl_ms
@@ -92,7 +92,7 @@ class Expiry:
         self._changed[tail[0]] = None
         queue.tail += 1
 
-    def due(self) -> Iterator[Queue]:
+    def due(self) -> Iterator[QueueBounds]:
         """Yield each queue while its first entry is due; the caller pops it.
 
         Maturing rows go first. A queue that was not popped is not yielded again.
@@ -107,10 +107,10 @@ class Expiry:
                 seen = queue.head
                 yield queue
 
-    def _first(self, queue: Queue) -> QueueEntry:
+    def _first(self, queue: QueueBounds) -> QueueEntry:
         return self._chunk(QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
-    def pop(self, queue: Queue) -> QueueEntry:
+    def pop(self, queue: QueueBounds) -> QueueEntry:
         """Remove and return the first entry of a queue that is not empty; an empty chunk is deleted."""
         first = self._first(queue)
         key = QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK)

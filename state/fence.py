@@ -82,7 +82,7 @@ _QUEUE: Final = Struct("<BQQQq")
 
 
 @dataclass(slots=True)
-class Queue:
+class QueueBounds:
     """Bounds of one queue: entries ``head`` up to ``tail`` wait for ``role``; the first one is due at ``due``, ms."""
 
     role: int
@@ -105,7 +105,7 @@ class Fence:
     #: A count for each of `FATES`.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     #: The queues, by role and time to live, ms.
-    queues: dict[tuple[int, int], Queue] = field(default_factory=dict)
+    queues: dict[tuple[int, int], QueueBounds] = field(default_factory=dict)
 
     @property
     def pending(self) -> int:
@@ -142,7 +142,7 @@ class Fence:
         forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
         if len(payload) != _HEAD.size + n * _QUEUE.size:
             raise ValueError(f"a fence of {n} queues has {_HEAD.size + n * _QUEUE.size} bytes, got {len(payload)}")
-        queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
+        queues = [QueueBounds(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
         return cls([forecasts, outcomes], stream_time, applied, fates, {(q.role, q.ttl_ms): q for q in queues})
 
 

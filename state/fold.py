@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from state.effects import Changes, Effects
 from state.expiry import Expiry
-from state.fence import FENCE, MATURITY, Fence, Queue
+from state.fence import FENCE, MATURITY, Fence, QueueBounds
 from state.kind import Get
 from state.witnesses import SLACK, WITNESSES, WaitingEntry, Witnesses
 
@@ -148,10 +148,10 @@ class Fold:
         else:
             self._expiry.push(role, ttl_ms, fence.applied, event_id)
 
-    def _mature(self, queue: Queue) -> None:
+    def _mature(self, queue: QueueBounds) -> None:
         """Mature the first forecast of a queue."""
         raise NotImplementedError
 
-    def _leave_queue(self, queue: Queue) -> None:
+    def _leave_queue(self, queue: QueueBounds) -> None:
         """Remove the row of a queue's first entry."""
         raise NotImplementedError

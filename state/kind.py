@@ -18,7 +18,7 @@ Parsed = TypeVar("Parsed")
 Get = Callable[[bytes], bytes | None]
 
 
-class Part(NamedTuple):
+class KeyPart(NamedTuple):
     """A part of a key."""
 
     #: Name for people.
@@ -32,15 +32,15 @@ class Part(NamedTuple):
     hex: bool = False
 
 
-STREAM: Final = Part("stream")
-EVENT: Final = Part("event id")
-CONFIG: Final = Part("configuration", "4s", lambda policy: (policy.config,), hex=True)
-CHAMPION: Final = Part("champion", "4s", lambda policy: (policy.config,), hex=True)
-CHALLENGER: Final = Part("challenger", "4s", lambda policy: [each.config for each in policy.challengers], hex=True)
-LAYOUT: Final = Part("layout", "4s", lambda policy: (policy.layout,) if policy.segments else ())
-SCORED: Final = Part("layout", "4s", lambda policy: (policy.scored,) if policy.segments else ())
-SLOT: Final = Part("slot", "H")
-BANDS: Final = Part("bands", "4s", lambda policy: (policy.bands.layout,) if policy.bands else ())
+STREAM: Final = KeyPart("stream")
+EVENT: Final = KeyPart("event id")
+CONFIG: Final = KeyPart("configuration", "4s", lambda policy: (policy.config,), hex=True)
+CHAMPION: Final = KeyPart("champion", "4s", lambda policy: (policy.config,), hex=True)
+CHALLENGER: Final = KeyPart("challenger", "4s", lambda policy: [each.config for each in policy.challengers], hex=True)
+LAYOUT: Final = KeyPart("layout", "4s", lambda policy: (policy.layout,) if policy.segments else ())
+SCORED: Final = KeyPart("layout", "4s", lambda policy: (policy.scored,) if policy.segments else ())
+SLOT: Final = KeyPart("slot", "H")
+BANDS: Final = KeyPart("bands", "4s", lambda policy: (policy.bands.layout,) if policy.bands else ())
 
 
 class Moves(Enum):
@@ -78,7 +78,7 @@ class Form(NamedTuple):
     decode: Callable[..., Any]
 
 
-class Figure(NamedTuple):
+class StreamGauge(NamedTuple):
     """A gauge by stream that is computed from rows of one kind."""
 
     #: What the gauge means; ``remedy``: what to do about it.
@@ -107,14 +107,14 @@ class Kind(Generic[T]):
         self,
         letter: str,
         name: str,
-        key: tuple[Part, ...],
+        key: tuple[KeyPart, ...],
         forms: Mapping[int, Form],
         moves: Moves,
         rows: str,
         *,
         shown: bool = False,
         asks: Callable[[bytes, Get], tuple[Any, ...]] | None = None,
-        figures: Mapping[str, Figure] | None = None,
+        figures: Mapping[str, StreamGauge] | None = None,
         part: bool = False,
     ) -> None:
         self.letter = letter.encode()

@@ -29,11 +29,11 @@ from state.kind import (
     SCORED,
     SLOT,
     STREAM,
-    Figure,
     Form,
+    KeyPart,
     Kind,
     Moves,
-    Part,
+    StreamGauge,
     form,
     kind_of,
 )
@@ -165,7 +165,7 @@ ALARMS: Final = Kind[Begun](
     shown=True,
     part=True,
     figures={
-        "alarms_since_seconds": Figure(
+        "alarms_since_seconds": StreamGauge(
             "Stream time since which the alarms of the stream count, where they were let begin anew (Unix time)",
             lambda found: min(each.ms for each in found) / 1000.0,
         )
@@ -191,7 +191,7 @@ DISTRIBUTION: Final = Kind[Distribution](
     shown=True,
     part=True,
     figures={
-        "forecast_shift": Figure(
+        "forecast_shift": StreamGauge(
             "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
             "population stability index, less what chance adds; of classes that of the highest probability",
             lambda found: reduce(add, found).shift(),
@@ -202,7 +202,7 @@ DISTRIBUTION: Final = Kind[Distribution](
 
 #: Layout and slot under which the whole of a stream counts.
 WHOLE: Final[tuple[bytes, int]] = bytes(4), 0
-_LAYOUTS: Final = Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
+_LAYOUTS: Final = KeyPart("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
 BAND_COUNTS: Final = Kind[BandCounts](
     "R",
     "the counts of bands",

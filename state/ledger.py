@@ -46,7 +46,7 @@ LIFE: Final = {
     ERASED: ("refuse_erased", "ignore", "stay", "vanish", "ignore"),
 }
 
-#: status, kind, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity: see `Row`.
+#: status, kind, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity: see `LedgerRow`.
 HEAD: Final = Struct("<BBQqqddddQqIII")
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
@@ -110,7 +110,7 @@ def names(config: str, calibrator: str, stream: str) -> bytes:
 NOBODY: Final = names("00000000", "", "")
 
 
-class Row:
+class LedgerRow:
     """The row of an event."""
 
     def __init__(
@@ -268,7 +268,7 @@ class Row:
         return head + parts + self.ticket
 
     @classmethod
-    def decode(cls, payload: bytes) -> "Row":
+    def decode(cls, payload: bytes) -> "LedgerRow":
         """Read a payload; raises as `state.kind.Kind.decode` says."""
         status, flags, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = (
             HEAD.unpack_from(payload)
@@ -322,8 +322,8 @@ class Row:
         return row
 
 
-LEDGER: Final = Kind[Row](
-    "L", "the row", (EVENT,), {7: form(Row)}, Moves.EVENT, "one an event that has not expired: the ledger"
+LEDGER: Final = Kind[LedgerRow](
+    "L", "the row", (EVENT,), {7: form(LedgerRow)}, Moves.EVENT, "one an event that has not expired: the ledger"
 )
 
 

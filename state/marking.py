@@ -9,7 +9,7 @@ from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
 from state.evidence import Evidence, band_of
 from state.kind import Change, Live, Open
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policy import Policy
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import UNIT, BandCounts
@@ -126,12 +126,12 @@ class Marker:
         shown += [f"{shown[one]} and {shown[other]}" for one, other in self._pairs]
         return low, high, evidence.reason(number, p, raw, whole, list(zip(shown, segments, strict=True)))
 
-    def learn(self, row: Row) -> None:
+    def learn(self, row: LedgerRow) -> None:
         """Count the first label of a forecast as evidence."""
         whole, segments = self._evidence_of(row.layout, row.groups)
         evidence.learn(band_of(row.raw), row.y, whole, segments)
 
-    def revise(self, row: Row, change: float) -> None:
+    def revise(self, row: LedgerRow, change: float) -> None:
         """Count the change of a label as evidence."""
         whole, segments = self._evidence_of(row.layout, row.groups)
         evidence.revise(band_of(row.raw), int(change), whole, segments)
@@ -158,7 +158,7 @@ class Marker:
             if other.known > said.known:
                 said.take_over(other)
 
-    def resolve(self, row: Row, known: int, ones: int, now_ms: int) -> None:
+    def resolve(self, row: LedgerRow, known: int, ones: int, now_ms: int) -> None:
         """Count the label of a forecast that has marks.
 
         ``known`` and ``ones``: 1 and the label; for a revision 0 and the change of the label.

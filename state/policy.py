@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from state import calibrators, forecasts
 from state.bands import Bands, Points
-from state.calibrators.carried import Carried
+from state.calibrators.carried import CarriedOver
 from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
@@ -338,4 +338,4 @@ def _maker(recipe: str) -> Callable[[str], calibrators.Recalibrator]:
     """Return what makes calibrators of a recipe, by what keys their draws."""
     made = json.loads(recipe)
     make = calibrators.maker(made["calibrator"], seed=made["seed"], **made["options"])
-    return (lambda name: Carried(cast("Any", make(name)))) if "model_version" in made else make
+    return (lambda name: CarriedOver(cast("Any", make(name)))) if "model_version" in made else make

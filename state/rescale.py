@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from state import kinds, ledger, routes
 from state.expiry import CHUNK, QueueEntry
-from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, Queue
+from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, QueueBounds
 from state.kind import KINDS as ROWS
 from state.kind import Kind, form
 from state.kind import Moves as Kept
@@ -225,7 +225,7 @@ def _shut(
         fence = Fence(list(plan.next[new]), 0, applied, fates[new])
         fence.stream_time = max([fences[old].stream_time for old in feeding[new]], default=0)
         for (role, ttl_ms), entries in queues[new].items():
-            fence.queues[role, ttl_ms] = Queue(role, ttl_ms, 0, len(entries), entries[0][0] + ttl_ms)
+            fence.queues[role, ttl_ms] = QueueBounds(role, ttl_ms, 0, len(entries), entries[0][0] + ttl_ms)
             for at in range(0, len(entries), CHUNK):
                 own[kinds.QUEUE.key(role, ttl_ms, at // CHUNK)] = kinds.QUEUE.encode(entries[at : at + CHUNK])
         own[kinds.FENCE.key()] = fence.encode()

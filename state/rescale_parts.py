@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from state import calibrators, kinds, ledger
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policy import layout_of, scored_of
 from state.scoring.bias import Bias
 from state.scoring.history import History
@@ -65,7 +65,7 @@ class Here:
     #: Number of ledger rows, by configuration.
     rows: Counter[str] = field(default_factory=Counter)
 
-    def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
+    def scores_of(self, row: LedgerRow, slots: Sequence[int]) -> list[Any]:
         """Return the scores of the segments in which an event counts; their warm-up is over."""
         scored = scored_of(row.layout, row.kind, row.config)
         found = [self.segments.setdefault((scored, slot), of_segment(row.kind)) for slot in slots]
@@ -74,7 +74,7 @@ class Here:
         return found
 
 
-def recorded(row: Row) -> int:
+def recorded(row: LedgerRow) -> int:
     """Return the record time of an event's label, ms; 0 if silence implied it."""
     return 0 if row.as_of == ledger.UNSAID else row.resolved_ts
 

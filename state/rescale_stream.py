@@ -20,7 +20,7 @@ from state import kinds, ledger, rescale_parts
 from state.forecasts import PROBABILITY, PROBS
 from state.kind import SLOT, kind_of
 from state.kind import Moves as Kept
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policy import scored_of
 from state.rescale_parts import Event, Here, Learning, Moves, Rows, divided_versions, layout_in, recorded, summed, usual
 from state.scoring.bias import Bias
@@ -148,7 +148,7 @@ class Divided:
 
     # The events.
 
-    def _events_in_order(self) -> Iterator[tuple[Event, Row]]:
+    def _events_in_order(self) -> Iterator[tuple[Event, LedgerRow]]:
         """Yield the stream's events, learnt ones in the order in which they were learnt."""
         found = []
         for event in self._events:
@@ -158,7 +158,7 @@ class Divided:
         for _, _, event, row in found:
             yield event, row
 
-    def _moved(self, event: Event, row: Row) -> Row:
+    def _moved(self, event: Event, row: LedgerRow) -> LedgerRow:
         """Return an event's new row; count the event in its new partition if it is learnt."""
         here = self._here[event.new]
         here.rows[row.config] += 1
@@ -198,7 +198,7 @@ class Divided:
         return row
 
     @staticmethod
-    def _compare(here: Here, event: Event, row: Row) -> None:
+    def _compare(here: Here, event: Event, row: LedgerRow) -> None:
         """Let an event's challengers learn it, and compare them with what was served."""
         for shadow in row.shadows:
             challenger = here.learning[shadow.config]
@@ -209,7 +209,7 @@ class Divided:
             compared = here.comparisons.setdefault((row.config, shadow.config), of_challenger(row.kind))
             compare(compared, row.p, shadow.p, row.y, shadow.draw)
 
-    def _counting(self, old: int, row: Row) -> list[int]:
+    def _counting(self, old: int, row: LedgerRow) -> list[int]:
         """Return the slots, in the old partition, of segments in which an event has counted or will count."""
         learnt = row.status == ledger.RESOLVED
         if learnt and row.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
@@ -223,7 +223,7 @@ class Divided:
         return found
 
     @staticmethod
-    def _vector(here: Here, event: Event, row: Row, counting: Sequence[int]) -> int:
+    def _vector(here: Here, event: Event, row: LedgerRow, counting: Sequence[int]) -> int:
         """Count an event of classes or numbers in its new partition; return its window."""
         raw, p = cast("Any", row.raw), cast("Any", row.p)
         vectors = here.vectors.get(row.config)
@@ -238,7 +238,7 @@ class Divided:
             observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
         return window
 
-    def _regrouped(self, here: Here, row: Row, slots: Mapping[int, int]) -> Row:
+    def _regrouped(self, here: Here, row: LedgerRow, slots: Mapping[int, int]) -> LedgerRow:
         """Return an event's row with other slots, also in its tickets."""
         if all(slots[slot] == slot for slot in row.groups):
             return row

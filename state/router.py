@@ -14,7 +14,7 @@ from typing import Final
 from state import routes
 from state.effects import Changes
 from state.events import Rejected, erases
-from state.fence import EXPIRY, Queue
+from state.fence import EXPIRY, QueueBounds
 from state.fold import Fold
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS
@@ -45,7 +45,7 @@ class Router(Fold):
     def _clean(self) -> None:
         """Mark everything as stored in rows."""
         #: Rows that were read or changed, by event id; None if there is none.
-        self._rows: dict[str, routes.Row | None] = {}
+        self._rows: dict[str, routes.RouteRow | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
 
@@ -136,7 +136,7 @@ class Router(Fold):
         else:
             fates[routes.OPENED] += 1
             fates[routes.EARLY_JOINED] += 1
-        known = new(routes.Known, (len(row.labels), route.stream, route.target))
+        known = new(routes.RoutedStream, (len(row.labels), route.stream, route.target))
         row.routes.append(known)
         self._touch(route.event_id, row, kept_ms, route.stamp)
         self._outputs += row.joined(route.event_id, known)
@@ -182,19 +182,19 @@ class Router(Fold):
         policy = self._policies.of(stream)
         return DEFAULT_TTL_MS if policy is None else policy.kept_ms
 
-    def _row(self, event_id: str) -> routes.Row | None:
+    def _row(self, event_id: str) -> routes.RouteRow | None:
         if event_id in self._rows:
             return self._rows[event_id]
         found = self._get(routes.EVENT.key(event_id))
         row = self._rows[event_id] = None if found is None else routes.EVENT.decode(found)
         return row
 
-    def _open(self, event_id: str, ttl_ms: int, stamp: int) -> routes.Row:
-        row = self._rows[event_id] = routes.Row(0, 0, [], [])
+    def _open(self, event_id: str, ttl_ms: int, stamp: int) -> routes.RouteRow:
+        row = self._rows[event_id] = routes.RouteRow(0, 0, [], [])
         self._touch(event_id, row, ttl_ms, stamp)
         return row
 
-    def _touch(self, event_id: str, row: routes.Row, ttl_ms: int, stamp: int) -> None:
+    def _touch(self, event_id: str, row: routes.RouteRow, ttl_ms: int, stamp: int) -> None:
         """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as before.
 
         Its entry waits until stream time is near the record's ``stamp``, as for a ledger row.
@@ -205,7 +205,7 @@ class Router(Fold):
             row.born, row.due = applied, due
             self._enter(EXPIRY, ttl_ms, event_id, stamp)
 
-    def _leave_queue(self, queue: Queue) -> None:
+    def _leave_queue(self, queue: QueueBounds) -> None:
         """Remove the row of a queue's first entry, which is due."""
         _, named, event_id = self._expiry.pop(queue)
         row = self._row(event_id)

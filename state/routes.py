@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from state.fence import FORECASTS, OUTCOMES
 from state.frames import CorruptFrame
 from state.kind import EVENT as EVENT_ID
-from state.kind import Form, Kind, Moves, Part, form
+from state.kind import Form, KeyPart, Kind, Moves, form
 from state.quick import new
 
 #: The inputs, in the order of the fence.
@@ -112,7 +112,7 @@ class Routed(NamedTuple):
     headers: Headers = ()
 
 
-class Known(NamedTuple):
+class RoutedStream(NamedTuple):
     """A stream in an event's row; ``known`` labels came before it."""
 
     known: int
@@ -131,10 +131,10 @@ class Said(NamedTuple):
     target: str
 
 
-class Row:
+class RouteRow:
     """An event's row, with the applied count at its entry into the queue, and its due time, ms."""
 
-    def __init__(self, born: int, due: int, routes: list[Known], labels: list[Said]) -> None:
+    def __init__(self, born: int, due: int, routes: list[RoutedStream], labels: list[Said]) -> None:
         self.born = born
         self.due = due
         self.routes = routes
@@ -152,7 +152,7 @@ class Row:
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, payload: bytes) -> "Row":
+    def decode(cls, payload: bytes) -> "RouteRow":
         """Read a payload; raises as `state.kind.Kind.decode` says."""
         born, due, n_routes, n_labels = _HEAD.unpack_from(payload)
         at = _HEAD.size
@@ -162,7 +162,7 @@ class Row:
             at += _ROUTE.size
             middle, end = at + n_name, at + n_name + n_key
             texts = payload[at:middle].decode(), payload[middle:end].decode()
-            routes.append(new(Known, (known, *texts)))
+            routes.append(new(RoutedStream, (known, *texts)))
             at = end
         for _ in range(n_labels):
             stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
@@ -227,7 +227,7 @@ class Row:
             there.append(self._routed(event_id, j, said.stream, said.target, headers))
         return there
 
-    def joined(self, event_id: str, route: Known) -> list[Routed]:
+    def joined(self, event_id: str, route: RoutedStream) -> list[Routed]:
         """Return what was sent for a route when it came: the label in force, by the first record that had it.
 
         The ledger parks the last label of an event without a forecast. This is that label.
@@ -249,18 +249,18 @@ def _offset(payload: bytes) -> int:
     return offset
 
 
-EVENT: Final = Kind[Row](
+EVENT: Final = Kind[RouteRow](
     "E",
     "the routes",
     (EVENT_ID,),
-    {3: form(Row)},
+    {3: form(RouteRow)},
     Moves.EVENT,
     "of a router one an event that has not expired: the streams that have it, and its labels",
 )
 ORIGIN: Final = Kind[int](
     "U",
     "the next offset",
-    (Part("source partition"),),
+    (KeyPart("source partition"),),
     {2: Form(int, _OFFSET.pack, _offset)},
     Moves.ANEW,
     "of a router one a source partition: up to which offset its records were applied",

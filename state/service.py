@@ -28,7 +28,7 @@ class Learner:
 
 
 @dataclass(slots=True, eq=False)
-class Challenger:
+class ChallengerService:
     """A calibrator that is scored beside one champion, and not served."""
 
     learner: Learner
@@ -51,14 +51,14 @@ class Service:
     #: What is counted of the stream.
     counts: Live[StreamCounts]
     #: All that have challenged it, by configuration; None before the first.
-    challengers: dict[str, Challenger] | None = None
+    challengers: dict[str, ChallengerService] | None = None
     #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
     role: int = EXPIRY
     due_ms: int = 0
     ttl_ms: int = 0
     status: int = ledger.ISSUED
     #: The present challengers.
-    shadows: tuple[Challenger, ...] = ()
+    shadows: tuple[ChallengerService, ...] = ()
     #: Slots of the segments that the stream has now; empty and None without segments.
     layout: bytes = b""
     dictionary: Live[Dictionary] | None = None

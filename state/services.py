@@ -6,21 +6,21 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from state import calibrators, kinds, ledger
-from state.calibrators.carried import Carried
+from state.calibrators.carried import CarriedOver
 from state.chances import Chances
 from state.coverage import Coverage
 from state.effects import Changes
 from state.fence import EXPIRY, MATURITY
 from state.forecasts import KINDS, PROBABILITY
 from state.kind import Get, Kind, Live, kind_of
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.marking import Marker
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served
-from state.service import Challenger, Learner, Service
+from state.service import ChallengerService, Learner, Service
 from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
@@ -74,7 +74,7 @@ class Services:
         found = None if served is None else served.get(version)
         return found or self._open_version(stream, version, now_ms)
 
-    def by(self, row: Row) -> Service:
+    def by(self, row: LedgerRow) -> Service:
         """Return what answered the forecast of a row; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(row.stream)
@@ -106,7 +106,7 @@ class Services:
         """Return what is counted of a stream."""
         return self.live(stream, kinds.COUNTS, lambda: StreamCounts(stream, self._get))
 
-    def challenger(self, service: Service, config: str, policy: Policy | None = None) -> Challenger:
+    def challenger(self, service: Service, config: str, policy: Policy | None = None) -> ChallengerService:
         """Return the challenger of a service; without a policy, one that a ticket names."""
         if service.challengers is None:
             service.challengers = {}
@@ -115,7 +115,7 @@ class Services:
             learner = self._learner(service.stream, config, policy)
             new = partial(of_challenger, service.kind)
             comparison = self.live(service.stream, kinds.COMPARISON, new, service.config, config)
-            challenger = service.challengers[config] = Challenger(learner, comparison)
+            challenger = service.challengers[config] = ChallengerService(learner, comparison)
         return challenger
 
     def blank(self, service: Service, learner: Learner) -> Any:  # noqa: ANN401 - a calibrator of any kind
@@ -212,7 +212,7 @@ class Services:
         served = service.learner.served
         if served.calibrator.learnt == 0 and self._has(service.stream, policy.config):
             before = self._learner(service.stream, policy.config, None).served
-            cast("Carried", served.calibrator).take_over(before.calibrator.encode())
+            cast("CarriedOver", served.calibrator).take_over(before.calibrator.encode())
             served.late, served.warmed_ms = before.late, before.warmed_ms
             self.touched[service.learner.key] = served
 
@@ -225,7 +225,7 @@ class Services:
         """Return a stored row; None if it has left since the last checkpoint."""
         return None if key in self.touched and self.touched[key] is None else self._get(key)
 
-    def release(self, row: Row) -> None:
+    def release(self, row: LedgerRow) -> None:
         """Note that the row of an answered forecast leaves the ledger: a version may wait for it."""
         service = self._by_names.get(row.names)
         if not (self._has_versions(row.stream, row.config) if service is None else service.versions is not None):
@@ -285,9 +285,9 @@ class Services:
         for their, our in zip((theirs, *beside[0]), (ours, *beside[1]), strict=True):
             if their.config == our.config or not self._has(service.stream, their.config):
                 continue
-            old = cast("Carried", self._learner(service.stream, their.config, None).served.calibrator)
+            old = cast("CarriedOver", self._learner(service.stream, their.config, None).served.calibrator)
             learner = self._learner(service.stream, our.config, our)
-            carried = cast("Carried", learner.served.calibrator)
+            carried = cast("CarriedOver", learner.served.calibrator)
             if (old.learnt or old.seen) and carried.due(new.forecasts):
                 found = line(new, before, old.answers(policy.n_features))
                 carried.carry(found.slope, found.offset, new.forecasts)

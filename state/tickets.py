@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from state import events, kinds, ledger
-from state.calibrators.carried import Carried
+from state.calibrators.carried import CarriedOver
 from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes
 from state.entities import Entities, place
@@ -18,7 +18,7 @@ from state.fence import (
 )
 from state.fold import Fold
 from state.kind import Get, Live
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.marking import UNMARKED
 from state.observer import Observer
 from state.policies import Policies
@@ -36,7 +36,7 @@ STREAM_BYTES: Final = 4000
 STREAM_ROWS: Final = 8
 
 #: The row of an event that has none.
-_ABSENT: Final = Row(ledger.NONE, 0)
+_ABSENT: Final = LedgerRow(ledger.NONE, 0)
 
 
 class Tickets(Fold):
@@ -77,7 +77,7 @@ class Tickets(Fold):
         self._services = Services(self._policies, self._get, self._opened, self._beside)
         self._observer = Counting(self._policies, self._services) if self._given is None else self._given
         #: Ledger rows that changed since the last checkpoint, by key; None if one left.
-        self._rows: dict[bytes, Row | None] = {}
+        self._rows: dict[bytes, LedgerRow | None] = {}
         super().reset()
 
     def _opened(self, service: Service) -> None:
@@ -89,7 +89,7 @@ class Tickets(Fold):
         return self._services
 
     @property
-    def rows(self) -> dict[bytes, Row | None]:
+    def rows(self) -> dict[bytes, LedgerRow | None]:
         """Ledger rows that changed since the last checkpoint, by key; all of them if nothing is stored."""
         return self._rows
 
@@ -136,12 +136,12 @@ class Tickets(Fold):
         """Approximate bytes of rows that one event may change."""
         return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
 
-    def _row(self, key: bytes) -> Row:
+    def _row(self, key: bytes) -> LedgerRow:
         """Return the row of an event, `_ABSENT` without one; a caller that changes it adds it to the changed rows."""
         if key in self._rows:
             return self._rows[key] or _ABSENT
         frame = self._get(key) if self._stored else None
-        return _ABSENT if frame is None else kinds.LEDGER.open(frame, Row.decode)
+        return _ABSENT if frame is None else kinds.LEDGER.open(frame, LedgerRow.decode)
 
     def _remove(self, key: bytes) -> None:
         if self._stored:
@@ -152,7 +152,7 @@ class Tickets(Fold):
     def _touch(self, learner: Learner) -> None:
         self._services.touched[learner.key] = learner.served
 
-    def _issue(self, service: Service, key: bytes, forecast: Forecast) -> Row:
+    def _issue(self, service: Service, key: bytes, forecast: Forecast) -> LedgerRow:
         """Answer a forecast, and return its row."""
         _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance, _ = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
@@ -164,7 +164,7 @@ class Tickets(Fold):
         coverage = service.coverage
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
-        row = Row(service.status, fence.applied, service.kind, ts)
+        row = LedgerRow(service.status, fence.applied, service.kind, ts)
         row.raw, row.p, row.draw, row.version = raw, p, draw, calibrator.learnt
         row.names, row.ticket, row.entity = service.names, ticket, entity
         row.weighed, row.weight, row.chance = service.weighed, weight, chance
@@ -206,7 +206,7 @@ class Tickets(Fold):
         """Count a forecast of a version; carry the map of the version before over when that is due."""
         version.observe(raw, self.fence.stream_time)
         served = service.learner.served
-        carried = cast("Carried", served.calibrator)
+        carried = cast("CarriedOver", served.calibrator)
         if carried.due(version.forecasts):
             self._services.carry(service)
             if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
@@ -273,7 +273,7 @@ class Tickets(Fold):
         p, draw, _ = self._services.blank(service, learner).predict(raw, x, name, groups)
         return p, draw, learner.served.calibrator.unserved(ticket)
 
-    def _labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+    def _labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
         """Note the first outcome of a row's forecast."""
         if service.coverage is not None:
             changed = service.coverage.label(row.born, place(row.raw, row.kind), self.fence.stream_time)
@@ -283,7 +283,12 @@ class Tickets(Fold):
         self._observer.labelled(service, row, y, ts)
 
     def _learn(
-        self, service: Service, row: Row, record_key: bytes | None, event_id: str, carried: events.Carried | None = None
+        self,
+        service: Service,
+        row: LedgerRow,
+        record_key: bytes | None,
+        event_id: str,
+        carried: events.Carried | None = None,
     ) -> None:
         """Redeem a row's tickets once, by its label: the champion learns, and the challengers."""
         y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
@@ -323,7 +328,7 @@ class Tickets(Fold):
         self._services.touched[learner.key] = served
 
     def _revise(
-        self, row: Row, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
+        self, row: LedgerRow, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
     ) -> None:
         """Replace a label that was learnt, in all counts, and output the change."""
         service, y = self._services.by(row), row.y
@@ -350,7 +355,7 @@ class Tickets(Fold):
         self._services.change(service.counts)
         self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
-    def _teaches(self, service: Service, row: Row, event_id: str) -> bool:
+    def _teaches(self, service: Service, row: LedgerRow, event_id: str) -> bool:
         """Whether an outcome teaches: see `state.chances` and `state.entities`."""
         z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
         if chances is not None and not chances.teaches(z, row.chance, event_id.encode()):

@@ -129,7 +129,7 @@ def logit(p: float) -> float:
 
 
 @dataclass(frozen=True)
-class Times(Linear):
+class TimeAxis(Linear):
     """An axis of times in ms since the epoch, whose ticks are round in the calendar, UTC."""
 
     def ticks(self, most: int = 6) -> list[Tick]:

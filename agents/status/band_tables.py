@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agents.status.markup import join, tag
 from agents.status.number_format import NONE, count, day, valued
-from agents.status.score_tables import Table
+from agents.status.score_tables import ScoreTable
 from state.scoring.ages import DAY_MS
 from state.scoring.windows import KINDS
 from streams.metrics import bands
@@ -16,7 +16,7 @@ _whole, _tenths = valued("{:,.0f}".format), valued("{:,.1f}".format)
 _WORDS: Final = {"raw": "model", "calibrated": "served"}
 
 
-def banded(described: Described, title: str = "") -> Iterator[Table]:
+def banded(described: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield the bands by the raw and by the served score, by day and by segment; ``title`` begins their titles.
 
     A replay has the queues of a day.
@@ -39,7 +39,7 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
     worth = ("labels", "precision", "recall", "false alarms a hit", *(["cost"] if costs else []))
     note = bands.CAPTION + (bands.keeping(described) if replayed else "")
     heading = f"{title}forecasts by band, a day" if replayed else "Bands"
-    yield Table(heading, ("band", "by", "from", *queues, "share", *worth), rows, 2, note, page_only=("labels",))
+    yield ScoreTable(heading, ("band", "by", "from", *queues, "share", *worth), rows, 2, note, page_only=("labels",))
     apart = described.get("segments", ())
     rows = [
         [
@@ -54,7 +54,7 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
     ]
     heads = [each["band"] or bands.BELOW for each in apart[0]["bands"]] if apart else []
     note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
-    yield Table(f"{title}Bands of segments", ("segment", "forecasts", *heads), rows, note=note, wide=True)
+    yield ScoreTable(f"{title}Bands of segments", ("segment", "forecasts", *heads), rows, note=note, wide=True)
     rows = [
         [
             day(of["day"] * DAY_MS),
@@ -70,7 +70,7 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
     ]
     note = f"A label counts on the day {'of its forecast' if replayed else 'when it was learnt'}; days are UTC."
     head = ("day", "band", "by", "forecasts", "share", *worth)
-    yield Table(f"{title}Bands by day", head, rows, 3, note, fold=True, wide=True)
+    yield ScoreTable(f"{title}Bands by day", head, rows, 3, note, fold=True, wide=True)
 
 
 def _from(band: Described, kind: str) -> float | None:

@@ -19,7 +19,7 @@ SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Beside:
+class OtherStages:
     """Asks the other stages of one command."""
 
     #: Of the command: who may read, and the topics of the sources.

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode
 
 import orjson
 
-from agents.server import Answer
+from agents.server import Response
 from agents.status import page, view
 from agents.status.readings import Readings, summary
 
@@ -39,7 +39,7 @@ class Pages:
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 
-    def __call__(self, path: str, query: str) -> Answer:
+    def __call__(self, path: str, query: str) -> Response:
         """Return the answer of a path with a query."""
         worker = self._readings.worker
         try:
@@ -57,7 +57,7 @@ class Pages:
             return _json({"error": said}, status)
         return _html(page.problem(f"{status.value} {status.phrase}", worker(), said), status)
 
-    def _found(self, path: str, asked: dict[str, str]) -> Answer:
+    def _found(self, path: str, asked: dict[str, str]) -> Response:
         if path == "/":
             return _html(self._page(asked))
         if path in (API, API + "/"):
@@ -143,9 +143,9 @@ def _number(asked: dict[str, str], name: str, usual: int, most: int) -> int:
     return int(text[:12])
 
 
-def _json(said: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(status, [("Content-Type", "application/json"), *_HEADERS], orjson.dumps(said))
+def _json(said: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(status, [("Content-Type", "application/json"), *_HEADERS], orjson.dumps(said))
 
 
-def _html(said: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(status, [("Content-Type", "text/html; charset=utf-8"), *_HEADERS], said.encode())
+def _html(said: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(status, [("Content-Type", "text/html; charset=utf-8"), *_HEADERS], said.encode())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from agents.status.axes import Linear, LogOdds, Scale, Times
+from agents.status.axes import Linear, LogOdds, Scale, TimeAxis
 from agents.status.markup import Markup, tag
 from agents.status.number_format import count, percent
 from agents.status.plot import MARGINS, Plot, padded
@@ -42,7 +42,7 @@ def course(
     A ``bare`` picture has no words and no axes.
     """
     left, top, right, bottom = (4.0, 4.0, 4.0, 4.0) if bare else MARGINS
-    x = Times(periods[0].start_ms, periods[-1].end_ms, left, width - right)
+    x = TimeAxis(periods[0].start_ms, periods[-1].end_ms, left, width - right)
     served = [each.served for each in periods]
     values = [*served, *(each.raw for each in periods), *(each.happened for each in periods if each.happened > 0)]
     plot = Plot(width, height, x, _rates(values, height - bottom, top), label)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from agents import notices
-from agents.status.beside import Beside
+from agents.status.beside import OtherStages
 from state.forecasts import PROBABILITY
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED
@@ -42,7 +42,7 @@ class Readings:
     #: Of the program.
     version: str
     #: Asks the other stages of the same command; None: there are none.
-    beside: Beside | None = None
+    beside: OtherStages | None = None
 
     def worker(self) -> dict[str, Any]:
         """Return what there is to say of the worker itself."""

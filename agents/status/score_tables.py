@@ -20,7 +20,7 @@ LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball 
 
 
 @dataclass(frozen=True)
-class Table:
+class ScoreTable:
     """A table: words before it, what columns are called, rows, how many columns are words, and a note below.
 
     A terminal of 80 columns has no room for the columns of ``page_only``, and none for a table that is ``wide``.
@@ -38,7 +38,7 @@ class Table:
     wide: bool = False
 
 
-def scores(described: Described) -> Iterator[Table]:
+def scores(described: Described) -> Iterator[ScoreTable]:
     """Return for specialists the scores, raw beside calibrated, then what is promised, and what was gained."""
     for scored in [described, *described.get("vectors", {}).values()]:
         if not all(kind in scored for kind in KINDS):
@@ -56,7 +56,7 @@ def scores(described: Described) -> Iterator[Table]:
         rows += [[words, *cells] for words, cells in _more(scored, kinds)]
         note = NORMALISED if "classwise_ece" in scored["raw"] else ""
         head = ("", *({"raw": "model", "calibrated": "served", "draw": "draw"}[kind] for kind in kinds))
-        yield Table(
+        yield ScoreTable(
             "Scores, for specialists", head, rows, note=note, words=[f"{scored['resolved']:,} outcomes"], fold=True
         )
     yield _promise(described)
@@ -102,7 +102,7 @@ def _placed(window: Described) -> str:
     return f"{score(window.get('ece', window.get('error')))}{place}"
 
 
-def _promise(described: Described) -> Table:
+def _promise(described: Described) -> ScoreTable:
     """Return what is proven of the error, and what was gained and lost beside raw."""
     held = guarantee(described["calibrators"])
     error, bound = held["error"], held["bound"]
@@ -138,7 +138,7 @@ def _promise(described: Described) -> Table:
         rows.append(["saturated answers", count(answers)])
     waiting = sum(each["outstanding"] for each in described["calibrators"])
     rows.append(["outstanding, on average", f"{waiting:,}"])
-    return Table("What is proven, and what was gained", ("", ""), rows, words=said, whole=False)
+    return ScoreTable("What is proven, and what was gained", ("", ""), rows, words=said, whole=False)
 
 
 def difference(of: Mapping[str, float]) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from agents.status import band_tables
 from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
-from agents.status.score_tables import LOSSES, Table, bad, difference, scores
+from agents.status.score_tables import LOSSES, ScoreTable, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.vector_history import WINDOW
 from streams.metrics import weights
@@ -25,7 +25,7 @@ BANDED: Final = 8
 FUNCTIONS: Final = 16
 
 
-def lookup(described: Described) -> Table:
+def lookup(described: Described) -> ScoreTable:
     """Return what is served for round scores of the model, with its interval; no rows where there is no map."""
     found = described.get("served", ())
     left = any(each["low"] is not None for each in found)
@@ -42,10 +42,10 @@ def lookup(described: Described) -> Table:
     note = "Interval: what the outcomes of such scores leave open; without segments." * left
     note += " Each partition learns by itself: served and interval are means over them." * apart
     head = ("model", "served", *(["interval"] * left), *(["partitions"] * apart))
-    return Table("From the model's score to the served one", head, rows, 0, note.strip(), whole=False)
+    return ScoreTable("From the model's score to the served one", head, rows, 0, note.strip(), whole=False)
 
 
-def of_stream(described: Described) -> list[Table]:
+def of_stream(described: Described) -> list[ScoreTable]:
     """Return the tables of a stream's page, those that people ask for first."""
     made = [lookup(described)]
     if "course" in described and not described.get("vectors"):
@@ -78,7 +78,7 @@ def _life(described: Described) -> dict[str, Any]:
     return {"forecasts": None, "known": n, **means, "chance": chance}
 
 
-def _windows(described: Described) -> Table:
+def _windows(described: Described) -> ScoreTable:
     found = [(word, described["course"]["windows"][name]) for name, word in _WINDOWS.items()]
     if described["resolved"]:
         found.append(("life, after the warm-up", _life(described)))
@@ -98,10 +98,10 @@ def _windows(described: Described) -> Table:
         "one of a warm-up that is over by then does not."
     )
     head = ("", "forecasts", "outcomes", "model", "served", "came true", "off by, points", "by chance")
-    return Table("Windows", head, rows, note=note)
+    return ScoreTable("Windows", head, rows, note=note)
 
 
-def _recent(described: Described) -> Iterator[Table]:
+def _recent(described: Described) -> Iterator[ScoreTable]:
     """Yield the errors of classes and numbers in the last windows."""
     head = ("", "outcomes", "model off by", "served off by", "by chance")
     for scored in described.get("vectors", {}).values():
@@ -119,13 +119,13 @@ def _recent(described: Described) -> Iterator[Table]:
             ]
             for n, each in enumerate(scored["windows"])
         ]
-        yield Table("Windows", head, rows, note=note, words=[words] if rows else [])
+        yield ScoreTable("Windows", head, rows, note=note, words=[words] if rows else [])
 
 
-def segments(found: Described, title: str = "") -> Iterator[Table]:
+def segments(found: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield the segments that are off lately, the worst ones, and their bands; ``title`` begins those of the tables."""
     if not found["scored"]:
-        yield Table(f"{title}Segments", words=[f"No segment is judged yet{warming(found)}."])
+        yield ScoreTable(f"{title}Segments", words=[f"No segment is judged yet{warming(found)}."])
         return
     of = found["of"]
     recent = [
@@ -144,7 +144,7 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     told = f"Lately {found['recently_off']:,} of {found['scored']:,} segments are off."
     note = f"Of the last windows of a segment those with the most evidence. 3 or more is an alarm.{LATELY.get(of, '')}"
     if recent:
-        yield Table(f"{title}Segments lately", head, recent, 2, note, [told])
+        yield ScoreTable(f"{title}Segments lately", head, recent, 2, note, [told])
     vectors = of in ERRORS
     rows = [
         [each["segment"], bad(each["value"], each["sounds"]), *(_pair if vectors else _segment)(each)]
@@ -164,7 +164,9 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     )  # fmt: skip
     known = " Known: share with an outcome, of the forecasts that had one or expired without."
     head = ("segment", "value", *heads)
-    yield Table(f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=("by chance", "95 %"))
+    yield ScoreTable(
+        f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=("by chance", "95 %")
+    )
     if not vectors:
         yield _segment_bands(found["worst"][:BANDED])
 
@@ -195,7 +197,7 @@ def _pair(each: Described) -> list[object]:
     ]
 
 
-def _segment_bands(worst: Sequence[Described]) -> Table:
+def _segment_bands(worst: Sequence[Described]) -> ScoreTable:
     """Return served minus observed by segment and band of the served forecast."""
     edges = sorted({(band["low"], band["high"]) for each in worst for band in each["calibrated"]["bands"]})
     rows = []
@@ -208,18 +210,18 @@ def _segment_bands(worst: Sequence[Described]) -> Table:
         rows.append([f"{each['segment']} = {each['value']}", *cells])
     head = ("segment", *(f"{low:g} to {high:g}" for low, high in edges))
     told = "Served minus observed, by band of what was served; in parentheses the events."
-    return Table("Segments by band", head, rows, words=[told], fold=True, wide=True)
+    return ScoreTable("Segments by band", head, rows, words=[told], fold=True, wide=True)
 
 
-def weighted(described: Described, title: str = "") -> Iterator[Table]:
+def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield expected and observed sums by weight: in all, by segment and by band; ``title`` begins their titles."""
     heading, less = f"{title}{weights.title(described)}", ("weight",)
-    yield Table(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
+    yield ScoreTable(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
     head = ("served from", "events", "weight", "served", "came true", "off by")
-    yield Table(f"{heading}, by band", head, weights.by_band(described), fold=True)
+    yield ScoreTable(f"{heading}, by band", head, weights.by_band(described), fold=True)
 
 
-def challengers(shadows: Sequence[Described]) -> Table:
+def challengers(shadows: Sequence[Described]) -> ScoreTable:
     """Return each challenger beside the champion that it challenged, by the losses of both on the same events."""
     rows = [
         [
@@ -235,16 +237,16 @@ def challengers(shadows: Sequence[Described]) -> Table:
         if of["error"] is not None
     ]
     if not rows:
-        return Table("Challengers", words=["No event has resolved under both yet."])
+        return ScoreTable("Challengers", words=["No event has resolved under both yet."])
     head = ("challenger", "champion", "events", "error", "champion's", "by chance", "loss", "challenger − champion")
     note = (
         "Mean difference of the losses on the events that both answered ± 95 %, as if events were independent. Below 0 "
         "the challenger is better: see trueup streams promote."
     )
-    return Table("Challengers", head, rows, 2, note)
+    return ScoreTable("Challengers", head, rows, 2, note)
 
 
-def models(versions: Sequence[Described], title: str = "") -> Table:
+def models(versions: Sequence[Described], title: str = "") -> ScoreTable:
     """Return the versions of the model: the map that each began with, and the results of its forecasts."""
     rows = [
         [
@@ -263,10 +265,10 @@ def models(versions: Sequence[Described], title: str = "") -> Table:
         "The latest first. Began with: the version whose map was carried over by ranks, and the line in log-odds that "
         "does it; – begins with raw scores. Log loss: of served scores less that of raw ones; below 0 is better."
     )
-    return Table(f"{title}Versions of the model", head, rows, note=note)
+    return ScoreTable(f"{title}Versions of the model", head, rows, note=note)
 
 
-def ages(described: Described) -> Table:
+def ages(described: Described) -> ScoreTable:
     """Return how old forecasts are when outcomes come."""
     found = described["ages"]
     whole = any("coverage" in each["raw"] for each in described.get("vectors", {}).values())  # of numbers
@@ -281,20 +283,22 @@ def ages(described: Described) -> Table:
     ]
     if found["expired"]:
         rows.append(["none before ttl", _count(found["expired"]), "", ""])
-    return Table("Age of forecasts when outcomes come", ("", "events", "half within", "99 % within"), rows, whole=False)
+    return ScoreTable(
+        "Age of forecasts when outcomes come", ("", "events", "half within", "99 % within"), rows, whole=False
+    )
 
 
-def forecasts(found: Described) -> Table:
+def forecasts(found: Described) -> ScoreTable:
     """Return how many raw forecasts there were lately and before, and how far they have shifted."""
     rows = [
         [words, _count(found[n]), _percent(found[median])]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
     ]
     rows.append(["shift (PSI)", "", "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"])
-    return Table("Raw forecasts, lately and before", ("", "forecasts", "median"), rows, whole=False)
+    return ScoreTable("Raw forecasts, lately and before", ("", "forecasts", "median"), rows, whole=False)
 
 
-def biases(described: Described, title: str = "") -> Table:
+def biases(described: Described, title: str = "") -> ScoreTable:
     """Return the biases that the calibrator bounds, the nearest to its bound first."""
     found = described.get("biases", ())
     rows = [
@@ -305,10 +309,10 @@ def biases(described: Described, title: str = "") -> Table:
     rest = f" {more:,} more are in the JSON." if more > 0 else ""
     note = f"No sequence of prompt outcomes makes a bias larger than its bound.{rest}"
     head = ("along f", "mean of f (p − y)", "bound, ±")
-    return Table(f"{title}Bias along features", head, rows, note=note, whole=False)
+    return ScoreTable(f"{title}Bias along features", head, rows, note=note, whole=False)
 
 
-def _versions(found: Sequence[Described]) -> Table:
+def _versions(found: Sequence[Described]) -> ScoreTable:
     rows = [
         [
             each["partition"],
@@ -322,7 +326,7 @@ def _versions(found: Sequence[Described]) -> Table:
         for each in found
     ]
     head = ("partition", "calibrator", "configuration", "learnt", "outstanding", "error", "bound")
-    return Table("Calibrators", head, rows, 3)
+    return ScoreTable("Calibrators", head, rows, 3)
 
 
 def _span(of: Mapping[str, float | None]) -> Markup | str:

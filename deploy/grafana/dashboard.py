@@ -10,7 +10,7 @@ from deploy.grafana.panels import APP, COLUMNS, JOB, SOURCE, Panel, matched
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """Panels under a title, from left to right, wrapping."""
 
     title: str
@@ -26,7 +26,7 @@ class Dashboard:
     uid: str
     title: str
     description: str
-    rows: Sequence[Row]
+    rows: Sequence[PanelRow]
     #: Those beyond data source, application, job and instance: name, label, and either a query or the values.
     variables: Sequence[tuple[str, str, str | Sequence[str]]] = ()
 
@@ -36,7 +36,7 @@ class Dashboard:
         given = tomllib.loads(path.read_text())
         of_a_stream = any(name == "stream" for name, *_ in given.get("variables", ()))
         rows = [
-            Row(**row | {"panels": [Panel.read(each, of_a_stream=of_a_stream) for each in row["panels"]]})
+            PanelRow(**row | {"panels": [Panel.read(each, of_a_stream=of_a_stream) for each in row["panels"]]})
             for row in given["rows"]
         ]
         return cls(**given | {"rows": rows})

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from replay.audit.checkpoint import Begun
+from replay.audit.checkpoint import AuditProgress
 from replay.audit.output_matcher import OutputDifference
 from replay.audit.plan import NAMED
 
@@ -45,7 +45,7 @@ class Followed:
 
 
 @dataclass
-class Sent:
+class RouterCounts:
     """Counts of compared records of a router."""
 
     #: Input records folded.
@@ -68,7 +68,7 @@ class Account:
 
     #: Counts of compared records.
     sources: Followed = field(default_factory=Followed)
-    router: Sent = field(default_factory=Sent)
+    router: RouterCounts = field(default_factory=RouterCounts)
     #: Fates of routes and labels, by `state.routes.FATES`.
     routed: dict[str, int] = field(default_factory=dict)
     #: Differences, and what could not be judged, one sentence each.
@@ -77,9 +77,9 @@ class Account:
     #: As ``sources``, of each source partition.
     by_source: dict[str, Followed] = field(default_factory=dict)
     #: Progress from which another audit goes on.
-    left: Begun = field(default_factory=Begun)
+    left: AuditProgress = field(default_factory=AuditProgress)
 
-    def differ(self, counts: Followed | Sent, difference: OutputDifference) -> None:
+    def differ(self, counts: Followed | RouterCounts, difference: OutputDifference) -> None:
         """Count a difference; the first ones of a partition are named."""
         counts.differences += 1
         if counts.differences <= NAMED:

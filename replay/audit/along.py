@@ -36,7 +36,7 @@ class Reached(NamedTuple):
 NOTHING: Final = Reached()
 
 
-class Part(NamedTuple):
+class FoldedPart(NamedTuple):
     """Records of one entry that were folded one after another, and whether these are its last. A tick has none."""
 
     entry: Entry
@@ -83,7 +83,7 @@ class Along:
         """Return the progress; ``journal`` is the offset where it began."""
         return Reached(max(self._read, journal), self._order)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[FoldedPart]:
         """Yield the records that were not folded before, entry by entry.
 
         Raises Differs if the inputs do not hold what was folded, or an entry contradicts earlier ones.
@@ -100,7 +100,7 @@ class Along:
                 yield from self._parts(entry, record.offset)
             self._read = record.offset + 1
 
-    def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[Part, Engine]]:
+    def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[FoldedPart, Engine]]:
         """Yield each part with the engine that must fold it; then check that it did, and write the changed rows.
 
         Raises Differs or Unauditable as `parts`; the rows of folded records are written.
@@ -142,11 +142,11 @@ class Along:
             return entry.number <= self._number
         return any(begin < at for begin, at in zip(entry.begins, self._since, strict=True))
 
-    def _parts(self, entry: Entry, offset: int) -> Iterator[Part]:
+    def _parts(self, entry: Entry, offset: int) -> Iterator[FoldedPart]:
         topics = self._left(entry, offset)
         self._number = max(self._number, entry.number)
         if entry.tick:
-            yield Part(entry, [], ended=True)
+            yield FoldedPart(entry, [], ended=True)
         finals = {topics.rfind(topic): topic for topic in (0, 1)}
         for at in range(0, len(topics), PART):
             records = []
@@ -159,7 +159,7 @@ class Along:
             if ended and tuple(self.next) != entry.ends:
                 fields = {"ends": (list(entry.ends), list(self.next))}
                 raise self._contradicts(offset, "an entry that ends elsewhere than its records", fields)
-            yield Part(entry, records, ended)
+            yield FoldedPart(entry, records, ended)
 
     def _left(self, entry: Entry, offset: int) -> bytes:
         """Return the topics of an entry's records that are not folded yet."""

@@ -194,7 +194,7 @@ def _headers(texts: Sequence[Sequence[Any]]) -> RecordHeaders:
 # -- files of rows ---------------------------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class RowsFile(NamedTuple):
     """A file of the derived rows of a partition."""
 
     #: Its path.
@@ -205,15 +205,15 @@ class Rows(NamedTuple):
     reached: Reached = NOTHING
 
 
-def write_rows(directory: Path, prefix: str, partition: int, rows: RowStore, reached: Reached = NOTHING) -> Rows:
+def write_rows(directory: Path, prefix: str, partition: int, rows: RowStore, reached: Reached = NOTHING) -> RowsFile:
     """Write the rows of a partition to a new file whose name begins with ``prefix``."""
     file = directory / f"{prefix}{partition}-{secrets.token_hex(8)}"
     _write(file, {}, {}, ((_ENTRY, key, value) for key, value in rows.items()))
     first, second = fence_of(rows).next
-    return Rows(file, (first, second), reached)
+    return RowsFile(file, (first, second), reached)
 
 
-def read_rows(rows: Rows, to: RowStore) -> None:
+def read_rows(rows: RowsFile, to: RowStore) -> None:
     """Read the rows of a partition; raises `Unauditable` if they are damaged."""
     _read(rows.file, {}, lambda _, frames: list(_put_back(frames, to)))
 
@@ -222,7 +222,7 @@ def read_rows(rows: Rows, to: RowStore) -> None:
 
 
 @dataclass
-class Begun:
+class AuditProgress:
     """The progress of audits from the sources on."""
 
     #: Id of each source topic; a topic's position here is its number in ``left``.
@@ -234,12 +234,12 @@ class Begun:
     #: Entries of records whose source record, route or label is not judged yet.
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
     #: Derived state, by partition of the router.
-    routers: dict[int, Rows] = field(default_factory=dict)
+    routers: dict[int, RowsFile] = field(default_factory=dict)
     #: Records that an operator left out, not judged: topic, partition, offset and reason.
     skipped: list[tuple[str, int, int, str]] = field(default_factory=list)
 
 
-def write_begun(directory: Path, of: Mapping[str, Any], begun: Begun) -> None:
+def write_begun(directory: Path, of: Mapping[str, Any], begun: AuditProgress) -> None:
     """Write the file of the sources."""
     head = {
         "ids": list(begun.ids.items()),
@@ -251,23 +251,23 @@ def write_begun(directory: Path, of: Mapping[str, Any], begun: Begun) -> None:
     _write(directory / SOURCES, of, head, ((_ENTRY, key, value) for key, value in begun.left))
 
 
-def read_begun(directory: Path, of: Mapping[str, Any]) -> Begun:
+def read_begun(directory: Path, of: Mapping[str, Any]) -> AuditProgress:
     """Read the file of the sources; without one, nothing was audited. Raises `Unauditable`, see `_read`."""
 
-    def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Begun:
+    def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> AuditProgress:
         left = [(key or b"", value or b"") for _, key, value in frames]
         routers = {
-            n: Rows(directory / name, (first, second), Reached.of_json(*reached))
+            n: RowsFile(directory / name, (first, second), Reached.of_json(*reached))
             for n, name, (first, second), reached in head["routers"]
         }
         skipped = [(topic, number, offset, why) for topic, number, offset, why in head["skipped"]]
-        return Begun(dict(head["ids"]), head["sources"], head["written"], left, routers, skipped)
+        return AuditProgress(dict(head["ids"]), head["sources"], head["written"], left, routers, skipped)
 
     path = directory / SOURCES
-    return _read(path, of, take, "the sources from the beginning") if path.exists() else Begun()
+    return _read(path, of, take, "the sources from the beginning") if path.exists() else AuditProgress()
 
 
-def tidy(directory: Path, begun: Begun) -> None:
+def tidy(directory: Path, begun: AuditProgress) -> None:
     """Remove files of rows that ``begun`` does not name."""
     named = {rows.file.name for rows in begun.routers.values()}
     for path in directory.glob(f"{ROUTER}*"):

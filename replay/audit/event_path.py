@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from rich.markup import escape
 
 from replay.audit.mapper import Made, Mapper
-from replay.audit.plan import MADE, Plan, planned
+from replay.audit.plan import MADE, AuditPlan, planned
 from replay.audit.reader import PartitionReader
 from replay.console import Console
 from streams.config.settings import Settings
@@ -37,7 +37,7 @@ FOUND, NOTHING, UNREAD = 0, 1, 2
 _Read = dict[str, list[Any]]
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A record that speaks of an event."""
 
     #: ``source``, or the label of its topic.
@@ -82,7 +82,7 @@ def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
     return FOUND if steps else NOTHING
 
 
-def path(settings: Settings, event_id: str) -> list[Step]:
+def path(settings: Settings, event_id: str) -> list[PathStep]:
     """Return what the topics hold of an event, in the order in which it goes through them.
 
     Raises KafkaError, TopicsError, PoisonError or Unauditable if they cannot be read.
@@ -92,7 +92,7 @@ def path(settings: Settings, event_id: str) -> list[Step]:
         return [_step(label, record) for label in READ for record in found[label]]
     with PartitionReader(settings) as reader:
         seen: set[tuple[str, int, int]] = set()
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         plan, found = planned(settings), asyncio.run(_found(settings, event_id, reader.skipped))
         for step in (_step(label, record) for label in READ for record in found[label]):
             origin = _origin(plan, step.said)
@@ -103,9 +103,9 @@ def path(settings: Settings, event_id: str) -> list[Step]:
         return steps
 
 
-def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads it
+def _step(label: str, record: Any) -> PathStep:  # noqa: ANN401 - as aiokafka reads it
     place = f"{record.topic}/{record.partition}@{record.offset}"
-    return Step(label, place, record.timestamp, orjson.loads(record.value))
+    return PathStep(label, place, record.timestamp, orjson.loads(record.value))
 
 
 async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
@@ -162,7 +162,7 @@ class _Origin(NamedTuple):
         return f"{self.topic or self.name}/{self.partition}@{self.offset}"
 
 
-def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
+def _origin(plan: AuditPlan, said: dict[str, Any]) -> _Origin | None:
     """Return the source record that a record was made of; None if it was made of none."""
     if "reason" in said and said.get("topic") in plan.ids:
         return _Origin("", said["topic"], said["partition"], said["offset"])
@@ -175,18 +175,18 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
     return _Origin(name, topic, int(number), offset)
 
 
-def _source(plan: Plan, reader: PartitionReader, origin: _Origin, found: _Read) -> Step:
+def _source(plan: AuditPlan, reader: PartitionReader, origin: _Origin, found: _Read) -> PathStep:
     """Return the content of a source record, and the record that it becomes."""
     if origin.name == LOADED:
-        return Step("source", str(origin), None, "of a table that 'trueup load' was given")
+        return PathStep("source", str(origin), None, "of a table that 'trueup load' was given")
     place = TopicPartition(origin.topic, origin.partition)
     span = next((each for each in plan.sources if (each.topic, each.partition) == place), None)
     if span is None or not span.first <= origin.offset < span.end:
-        return Step("source", str(origin), None, "not there any more")
+        return PathStep("source", str(origin), None, "not there any more")
     (records,) = reader.stretches({place: (origin.offset, origin.offset + 1)}, plan.settings.unpacked_bytes)
     record = next(records, None)
     if record is None:
-        return Step("source", str(origin), None, "not there")
+        return PathStep("source", str(origin), None, "not there")
     mapper = Mapper(plan, span)
     made = mapper.make(record, NEVER)
     text = (record.value or b"").decode(errors="backslashreplace")
@@ -194,7 +194,7 @@ def _source(plan: Plan, reader: PartitionReader, origin: _Origin, found: _Read) 
     note = (
         f"{key}{origin.name and f'by [sources.{origin.name}]: '}{_becomes(made, found)} ({mapper.shown(origin.offset)})"
     )
-    return Step("source", str(origin), record.timestamp, text[:_SHOWN], note)
+    return PathStep("source", str(origin), record.timestamp, text[:_SHOWN], note)
 
 
 def _becomes(made: Sequence[Made], found: _Read) -> str:
@@ -213,7 +213,7 @@ def _becomes(made: Sequence[Made], found: _Read) -> str:
     return "becomes " + " and ".join(parts)
 
 
-def verdict(steps: Sequence[Step]) -> str:
+def verdict(steps: Sequence[PathStep]) -> str:
     """Return the progress of an event, in one sentence."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [

@@ -22,14 +22,14 @@ from replay.audit import checkpoint as checkpoints
 from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.along import NOTHING, Along
-from replay.audit.checkpoint import BEGAN, ROUTER, Begun, Rows
+from replay.audit.checkpoint import BEGAN, ROUTER, AuditProgress, RowsFile
 from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
-from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, planned
+from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, AuditPlan, RouterSpan, SourceSpan, planned
 from replay.audit.reader import PartitionReader
 from replay.audit.router_verifier import RouterVerifier
-from replay.audit.rows import Found, Memory, digest, read_entries, read_entry, row_store, write_entries
+from replay.audit.rows import FoundRecord, Memory, digest, read_entries, read_entry, row_store, write_entries
 from replay.audit.terms import Configurations
 from replay.console import Bar, Console
 from replay.processes import Processes, enough, report
@@ -77,16 +77,16 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
     return found
 
 
-def _given(plan: Plan, at: Path) -> dict[int, Rows]:
+def _given(plan: AuditPlan, at: Path) -> dict[int, RowsFile]:
     """Return the rows that the partitions of the router began with."""
     with PartitionReader(plan.settings) as reader:
         rows = {n: Memory(reader.first_routes(n, loaded)) for n, loaded in plan.given.items()}
     return {n: checkpoints.write_rows(at, BEGAN, n, each) for n, each in rows.items()}
 
 
-def _followed(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account:
+def _followed(plan: AuditPlan, at: Path, processes: Processes, *, disk: bool) -> Account:
     written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
-    account = Account(left=Begun(plan.begun.ids | plan.ids, written=written))
+    account = Account(left=AuditProgress(plan.begun.ids | plan.ids, written=written))
     for gathered in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):
         account.add(gathered)
     skipped = list(dict.fromkeys(plan.begun.skipped + account.left.skipped))
@@ -99,7 +99,7 @@ def _followed(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Acco
     return account
 
 
-def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: int) -> bool:
+def is_judged(settings: Settings, left: AuditProgress, topic: str, number: int, offset: int) -> bool:
     """Whether the next audit begins after a record of a source, of the routes or of the labels."""
     if topic in (settings.routes, settings.labels):
         rows = left.routers.get(number)
@@ -107,7 +107,7 @@ def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: 
     return offset < left.sources.get(f"{topic}/{number}", 0)
 
 
-def _unjudged(plan: Plan, account: Account) -> list[str]:
+def _unjudged(plan: AuditPlan, account: Account) -> list[str]:
     """Return what could not be judged, one sentence each."""
     found = []
     for span in plan.sources:
@@ -129,7 +129,7 @@ def _unjudged(plan: Plan, account: Account) -> list[str]:
 # -- what a process does ---------------------------------------------------------------------------------------------
 
 
-def _gather(plan: Plan, partition: int, at: Path) -> Account:
+def _gather(plan: AuditPlan, partition: int, at: Path) -> Account:
     """Read one partition of the topics that intake and router have written, and keep its entries."""
     gatherer = Gatherer(plan, partition)
     with PartitionReader(plan.settings) as reader:
@@ -147,7 +147,7 @@ def _gather(plan: Plan, partition: int, at: Path) -> Account:
     return gatherer.found
 
 
-def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Account:
+def _follow(plan: AuditPlan, span: SourceSpan, at: Path, skipped: _Skipped) -> Account:
     """Map one source partition again, and compare the result."""
     place = TopicPartition(span.topic, span.partition)
     first = max(span.first, span.begin)
@@ -175,7 +175,7 @@ def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Accoun
     return verifier.found
 
 
-def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool) -> Account:  # noqa: FBT001 - of a job
+def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool) -> Account:  # noqa: FBT001 - of a job
     """Derive what one partition of the router sent, and compare it."""
     router, number = plan.settings.router, span.partition
     earlier = plan.begun.routers.get(number)
@@ -208,7 +208,7 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
             value = encode(rejected, router, number)[2]
             return digest(number, key_of(rejected, router), value, None, ())
 
-        def found(label: int, partition: int) -> Iterator[Found]:
+        def found(label: int, partition: int) -> Iterator[FoundRecord]:
             prefix = router_verifier.prefix_of(number, label, partition)
             return map(read_entry, _entries(plan, [_written(at, partition)], prefix))
 
@@ -240,7 +240,7 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
 class _Single:
     """Reads single records with a client of its own, which connects at the first read."""
 
-    def __init__(self, plan: Plan, stack: ExitStack) -> None:
+    def __init__(self, plan: AuditPlan, stack: ExitStack) -> None:
         self._plan, self._stack = plan, stack
         self._reader: PartitionReader | None = None
 
@@ -264,6 +264,6 @@ def _written(at: Path, partition: int) -> Path:
     return at / f"written-{partition}"
 
 
-def _entries(plan: Plan, written: list[Path], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _entries(plan: AuditPlan, written: list[Path], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield entries with a key prefix, in order: those of the first pass and of earlier audits."""
     return read_entries(written, prefix, plan.begun.left)

@@ -11,8 +11,8 @@ import orjson
 from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.output_matcher import OutputDifference
-from replay.audit.plan import ANSWERS, LABELS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
-from replay.audit.rows import Found, digest
+from replay.audit.plan import ANSWERS, LABELS, LETTERS, OUTCOMES, ROUTES, WRITTEN, AuditPlan
+from replay.audit.rows import FoundRecord, digest
 from streams.kafka import partitioner
 from streams.records import skips
 from streams.records.merge import KafkaRecord
@@ -23,7 +23,7 @@ from streams.records.routing import LOADED
 class Gatherer:
     """Turns what intake and router have written to one partition of each topic into entries."""
 
-    def __init__(self, plan: Plan, partition: int) -> None:
+    def __init__(self, plan: AuditPlan, partition: int) -> None:
         #: What no source leads to, and what an operator left out of sources, routes and labels.
         self.found = Account()
 
@@ -67,7 +67,7 @@ class Gatherer:
             if label == LETTERS and topic in self._routed and _is_offset(offset):
                 said = digest(self._partition, record.key, value, None, record.headers)
                 name = router_verifier.letter_name(self._routed[topic], offset)
-                sent = Found(LETTERS, self._partition, record.offset, said, name)
+                sent = FoundRecord(LETTERS, self._partition, record.offset, said, name)
                 return sent.entry(router_verifier.prefix(self._partition))
             place = (topic, number) if topic in self._numbers else None
             if place is None:
@@ -85,7 +85,7 @@ class Gatherer:
         if not _is_offset(offset) or type(place[1]) is not int:
             raise ValueError(offset)
         said = digest(self._partition, record.key, value, stamp, record.headers)
-        made = Found(label, self._partition, record.offset, said)
+        made = FoundRecord(label, self._partition, record.offset, said)
         return made.entry(intake_verifier.prefix_of(self._numbers[place[0]], place[1], offset))
 
     def _of_command(self, label: int, read: dict[str, Any]) -> bool:
@@ -128,7 +128,7 @@ class Gatherer:
         said = digest(self._partition, record.key, value, self._stamp(OUTCOMES, record), record.headers)
         router = partitioner.partition(event_id.encode(), self._plan.partitions)
         name = router_verifier.outcome_name(event_id, stream, number)
-        return Found(OUTCOMES, self._partition, record.offset, said, name).entry(router_verifier.prefix(router))
+        return FoundRecord(OUTCOMES, self._partition, record.offset, said, name).entry(router_verifier.prefix(router))
 
     def _foreign(self, label: int, record: KafkaRecord) -> None:
         what = f"a record that {'the router' if label == OUTCOMES else 'intake'} did not write: it names no source"

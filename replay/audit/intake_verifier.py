@@ -14,11 +14,11 @@ from typing import Final
 import orjson
 
 from replay.audit.account import Account
-from replay.audit.checkpoint import Begun
+from replay.audit.checkpoint import AuditProgress
 from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import OutputDifference, unlike
 from replay.audit.plan import ANSWERS, LETTERS, MADE, NAMED, SourceSpan
-from replay.audit.rows import Found, read_entry
+from replay.audit.rows import FoundRecord, read_entry
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
 from streams.records.refused import Skipped
@@ -58,7 +58,7 @@ class IntakeVerifier:
         values: OutputValues,
     ) -> None:
         #: What was found, with the entries of source records that are not judged yet.
-        self.found = Account(left=Begun(sources={str(span): max(span.begin, span.committed)}))
+        self.found = Account(left=AuditProgress(sources={str(span): max(span.begin, span.committed)}))
 
         self._checked = self.found.sources
         self._span, self._mapper = span, mapper
@@ -89,7 +89,7 @@ class IntakeVerifier:
             offset, found = next(groups, _NONE)
         self.found.by_source[str(span)] = checked
 
-    def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
+    def _compare(self, record: KafkaRecord, found: list[FoundRecord]) -> None:
         """Compare the records found for a source record with those that it becomes."""
         if record.offset >= self._span.committed:
             self._wait(record, found)
@@ -100,7 +100,7 @@ class IntakeVerifier:
         if any(each.digest not in wanted for each in found):
             others = {each.packed: each.digest for each in made if each.label == ANSWERS}
         seen: set[bytes] = set()
-        wrong: list[Found] = []
+        wrong: list[FoundRecord] = []
         for each in found:
             said = others.get(each.digest, each.digest)
             if said not in wanted:
@@ -129,7 +129,7 @@ class IntakeVerifier:
         made = [] if plain is None else self._mapper.make(plain, NEVER)
         return {each.digest for each in made} | {each.packed for each in made if each.label == ANSWERS}
 
-    def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
+    def _wait(self, record: KafkaRecord, found: list[FoundRecord]) -> None:
         """Keep what was found of a record that intake has not committed for when it has."""
         self._checked.waiting += 1
         span = self._span
@@ -152,7 +152,7 @@ class IntakeVerifier:
             at, event = self._span, _event(one.record.value)
             self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
 
-    def _wrong(self, record: KafkaRecord, found: Found, made: list[Made], lacking: list[Made]) -> None:
+    def _wrong(self, record: KafkaRecord, found: FoundRecord, made: list[Made], lacking: list[Made]) -> None:
         """Name a record that is not what the mapping makes of its source record."""
         source = f"{self._span}@{record.offset}"
         near = next((one for one in lacking if one.label == found.label), None)
@@ -172,7 +172,7 @@ class IntakeVerifier:
                 what = f"the sources file makes no such record of {source}, which becomes {becomes}"
         self._show(found, near, what)
 
-    def _show(self, found: Found, near: Made | None, what: str) -> None:
+    def _show(self, found: FoundRecord, near: Made | None, what: str) -> None:
         served = (
             self._served(found.label, found.partition, found.offset) if len(self.found.differences) < NAMED else None
         )
@@ -189,7 +189,7 @@ class IntakeVerifier:
             self._checked, OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields)
         )
 
-    def _nothing_there(self, offset: int, found: list[Found]) -> None:
+    def _nothing_there(self, offset: int, found: list[FoundRecord]) -> None:
         """Judge what was made of a source record that is not there."""
         span = self._span
         if offset < span.first:
@@ -201,7 +201,7 @@ class IntakeVerifier:
         for each in found:
             self._show(each, None, f"made of {span}@{offset}, which is not there: the source has no such record")
 
-    def _again(self, offset: int, found: list[Found]) -> None:
+    def _again(self, offset: int, found: list[FoundRecord]) -> None:
         """Compare what came of a record that is judged elsewhere, by an earlier audit or in the next group: copies."""
         record = self._earlier(offset)
         if record is None:
@@ -214,7 +214,7 @@ class IntakeVerifier:
             else:
                 self._wrong(record, each, made, [])
 
-    def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
+    def _becomes(self, record: KafkaRecord, found: list[FoundRecord]) -> list[Made]:
         """Return what a record becomes; where only the moment decided, what it became."""
         made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
@@ -228,7 +228,7 @@ class IntakeVerifier:
 
 
 #: Stands behind the last group.
-_NONE: Final[tuple[int, list[Found]]] = (NEVER, [])
+_NONE: Final[tuple[int, list[FoundRecord]]] = (NEVER, [])
 
 
 def _event(value: bytes | None) -> str | None:

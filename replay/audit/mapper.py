@@ -8,7 +8,7 @@ import orjson
 from aiokafka import TopicPartition
 
 from replay.audit.output_matcher import Unauditable
-from replay.audit.plan import FORECASTS, LETTERS, MADE, Plan, SourceSpan
+from replay.audit.plan import FORECASTS, LETTERS, MADE, AuditPlan, SourceSpan
 from replay.audit.rows import digest
 from state.events import Rejected
 from streams.config.settings import Settings
@@ -53,7 +53,7 @@ class Mapper:
     `Unauditable` of a record before all that intake has written down.
     """
 
-    def __init__(self, plan: Plan, span: SourceSpan) -> None:
+    def __init__(self, plan: AuditPlan, span: SourceSpan) -> None:
         known = plan.mapped.get((span.topic, span.partition), [])
         self._since = [since for since, _ in known]
         self._names = [name for _, name in known]
@@ -107,7 +107,7 @@ class Mapper:
         ]
 
 
-def _maker(plan: Plan, settings: Settings) -> Maker:
+def _maker(plan: AuditPlan, settings: Settings) -> Maker:
     maker = Maker(settings)
     maker.know(dict.fromkeys(MADE, plan.partitions), plan.ids)
     return maker

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from replay.audit.along import Along, Part, Reached
+from replay.audit.along import Along, FoldedPart, Reached
 from replay.audit.output_matcher import Derived, Matcher, Settled
 from replay.audit.rows import RowStore, fence_of
 from replay.audit.terms import Configurations
@@ -170,7 +170,7 @@ class Rederivation:
         self._config = config
         return Partition(under.policies, self._since.rows.get)
 
-    def _fold(self, part: Part, engine: Partition) -> None:
+    def _fold(self, part: FoldedPart, engine: Partition) -> None:
         """Fold records as a worker does, and compare the outputs."""
         entry, records, _ = part
         if self._decoder.asks_registry:

@@ -10,7 +10,7 @@ import orjson
 from aiokafka import TopicPartition
 
 from replay.audit import checkpoint as checkpoints
-from replay.audit.checkpoint import Begun
+from replay.audit.checkpoint import AuditProgress
 from replay.audit.output_matcher import Unauditable
 from replay.audit.reader import PartitionReader, origins, width
 from replay.first_rows import Loaded
@@ -64,7 +64,7 @@ class RouterSpan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """What an audit follows, as it was when the audit began."""
 
     settings: Settings
@@ -87,7 +87,7 @@ class Plan:
     #: Settings by that hash.
     files: dict[str, Settings] = field(default_factory=dict)
     #: How far earlier audits of the sources have come.
-    begun: Begun = field(default_factory=Begun)
+    begun: AuditProgress = field(default_factory=AuditProgress)
     #: What a checkpoint of this plan belongs to.
     of: dict[str, Any] = field(default_factory=dict)
     #: Directory for the routers' last rows; None if they are not needed.
@@ -124,7 +124,7 @@ class Plan:
         return TopicPartition(_names(self.settings)[label], partition)
 
 
-def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
+def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     """Return the plan; raises as `replay.audit.follower.follow`.
 
     ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
@@ -135,12 +135,12 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
     partitions = width(settings, [*names, journal])
     ids = [[name, each.topic] for name, each in origins(settings, names).items()]
     of = {"application": settings.app_id, "partitions": partitions, "topics": ids}
-    begun = Begun() if checkpoint is None else checkpoints.read_begun(checkpoint, of)
+    begun = AuditProgress() if checkpoint is None else checkpoints.read_begun(checkpoint, of)
     with PartitionReader(settings) as reader:
         told = _told(settings, reader)
         there = _sources(settings, begun, told)
         given: dict[int, Loaded] = {}
-        if begun == Begun():
+        if begun == AuditProgress():
             given = {n: each for n in range(partitions) if (each := reader.loaded(n)) and each.upstream}
             begun = _begun(settings, given, there)
         places = {label: [TopicPartition(name, n) for n in range(partitions)] for label, name in enumerate(names)}
@@ -173,7 +173,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
         since, number = begun.sources.get(f"{at.topic}/{at.partition}", 0), numbers.index(at.topic)
         first, end = extents[at]
         sources.append(SourceSpan(at.topic, number, at.partition, first, offset, end, compacted, since))
-    plan = Plan(
+    plan = AuditPlan(
         settings,
         partitions,
         written,
@@ -208,7 +208,7 @@ def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
         raise Unauditable(f"{settings.configurations}: {exc}") from exc
 
 
-def _sources(settings: Settings, begun: Begun, told: list[Mapped]) -> dict[str, Origin]:
+def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> dict[str, Origin]:
     """Return the source topics of the streams file, and those that intakes have mapped and that still exist."""
     topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
     for topic in topics:
@@ -264,9 +264,9 @@ async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[T
     return found
 
 
-def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Origin]) -> Begun:
+def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Origin]) -> AuditProgress:
     """Return the beginning of a group that was moved, without its router's rows."""
-    begun = Begun()
+    begun = AuditProgress()
     for n, loaded in given.items():
         calibrated, _, letters = loaded.begins(settings.outputs)
         assert loaded.upstream is not None  # noqa: S101 - for the type checker

@@ -12,10 +12,10 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from replay.audit.account import Account
-from replay.audit.along import Along, Part
+from replay.audit.along import Along, FoldedPart
 from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, unlike
 from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
-from replay.audit.rows import DIGEST, Found, RowStore, digest, fence_of
+from replay.audit.rows import DIGEST, FoundRecord, RowStore, digest, fence_of
 from state.events import Rejected
 from state.policies import Policies
 from state.router import Router
@@ -92,7 +92,7 @@ class RouterVerifier:
         letter: Callable[[Rejected], bytes],
         along: Along,
         rows: RowStore,
-        records: Mapping[tuple[int, int], Iterator[Found]],
+        records: Mapping[tuple[int, int], Iterator[FoundRecord]],
         served: Callable[[int, int, int], KafkaRecord | None],
         *,
         stamped: bool = True,
@@ -115,7 +115,7 @@ class RouterVerifier:
         self._begins = (0, 0)
         #: Records derived and not found yet, and records found and not derived yet.
         self._lacking: dict[bytes, _Made] = {}
-        self._strange: dict[bytes, Found] = {}
+        self._strange: dict[bytes, FoundRecord] = {}
 
     def run(self) -> Iterator[int]:
         """Fold routes and labels, and compare what the router sends; yields the number of records of each step."""
@@ -144,7 +144,7 @@ class RouterVerifier:
     def _engine(self, config: bytes) -> Router:
         return Router(self._under(config), self._rows.get)
 
-    def _fold(self, engine: Router, part: Part) -> None:
+    def _fold(self, engine: Router, part: FoldedPart) -> None:
         self._begins = part.entry.begins
         events = named(self._decoder.events(part.records))  # type: ignore[arg-type]  # routes are no events
         for (topic, record), event in zip(part.records, events, strict=True):
@@ -197,7 +197,7 @@ class RouterVerifier:
         if len(self._lacking) > WINDOW:
             self._miss(self._lacking.pop(next(iter(self._lacking))))
 
-    def _is_known(self, found: Found) -> bool:
+    def _is_known(self, found: FoundRecord) -> bool:
         """Whether the router makes a record, or it is a copy; counts it."""
         if self._lacking.pop(found.digest, None) is None:
             known = found.digest in self._recent
@@ -235,7 +235,7 @@ class RouterVerifier:
         for made in self._lacking.values():
             self._miss(made)
 
-    def _is_later(self, found: Found, later: set[str]) -> bool:
+    def _is_later(self, found: FoundRecord, later: set[str]) -> bool:
         if found.label == OUTCOMES:
             return found.name.partition("\0")[0] in later
         topic, _, offset = found.name.partition("@")
@@ -251,7 +251,7 @@ class RouterVerifier:
         event = f"{made.routed.event_id} ({made.routed.stream})"
         self.found.differ(self._checked, OutputDifference(made.partition, "outcomes", None, event, what))
 
-    def _blame(self, found: Found, near: _Made | None) -> None:
+    def _blame(self, found: FoundRecord, near: _Made | None) -> None:
         """Report a record that the router does not make; ``near`` is the missing record that it resembles."""
         if found.label == LETTERS:
             what = f"not the dead letter that the router makes of {self._input(found.name)}"
@@ -277,7 +277,7 @@ class RouterVerifier:
             self._checked, OutputDifference(found.partition, "outcomes", found.offset, event, what, fields)
         )
 
-    def _unlike(self, found: Found, routed: Routed) -> dict[str, tuple[Any, Any]]:
+    def _unlike(self, found: FoundRecord, routed: Routed) -> dict[str, tuple[Any, Any]]:
         if len(self.found.differences) >= NAMED:
             return {}
         served = self._served(OUTCOMES, found.partition, found.offset)

@@ -27,7 +27,7 @@ _PLACE: Final = Struct(">BIQ")
 DIGEST: Final = 16
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record that intake or a router has written: its topic by its label, its place there, its `digest`, its name."""
 
     label: int
@@ -41,11 +41,11 @@ class Found(NamedTuple):
         return prefix + _PLACE.pack(self.label, self.partition, self.offset), self.digest + self.name.encode()
 
 
-def read_entry(entry: tuple[bytes, bytes]) -> Found:
+def read_entry(entry: tuple[bytes, bytes]) -> FoundRecord:
     """Return the record of an entry."""
     key, value = entry
     label, partition, offset = _PLACE.unpack(key[-_PLACE.size :])
-    return Found(label, partition, offset, value[:DIGEST], value[DIGEST:].decode())
+    return FoundRecord(label, partition, offset, value[:DIGEST], value[DIGEST:].decode())
 
 
 def digest(

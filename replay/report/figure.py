@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agents.status.axes import Linear, Log, Scale, Times
+from agents.status.axes import Linear, Log, Scale, TimeAxis
 from agents.status.markup import Markup
 from agents.status.number_format import count, duration, period, share
 from agents.status.plot import MARGINS, Plot, padded
-from replay.figures import Delays, Window
+from replay.figures import Delays, ScoredWindow
 from replay.result import RAW, Contender, Scored
 
 #: Lines in one diagram; more nobody can tell apart.
@@ -30,7 +30,7 @@ BEFORE: Final = Series(RAW, "raw")
 
 
 @dataclass(frozen=True)
-class Panel:
+class Diagram:
     """One diagram and its title."""
 
     heading: str | None
@@ -38,7 +38,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Figure:
+class SvgFigure:
     """A figure without its number."""
 
     #: Its id in the page.
@@ -48,7 +48,7 @@ class Figure:
     #: What to look for, in sentences.
     see: str
     #: Side by side as far as there is room.
-    panels: Sequence[Panel]
+    panels: Sequence[Diagram]
     #: For the legend; empty where panels say it themselves.
     series: Sequence[Series] = ()
 
@@ -64,33 +64,33 @@ def series_of(contenders: Sequence[Contender], chosen: str | None) -> list[tuple
 
 
 #: A contender that is drawn, with its windows.
-_Drawn = Sequence[tuple[Series, Contender, Sequence[Window]]]
+_Drawn = Sequence[tuple[Series, Contender, Sequence[ScoredWindow]]]
 
 
-def over_time(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[Figure]:
+def over_time(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[SvgFigure]:
     """Draw calibration error, regret, and error beside its bound; nothing with too few outcomes for windows."""
     found = [(series, each, each.overall.windows) for series, each in drawn if each.overall and each.overall.windows]
     if not found:
         return
     n = found[0][2][0].n
-    yield Figure(
+    yield SvgFigure(
         "course",
         "Calibration error and regret over time",
         f"The ECE of windows of about {count(n)} outcomes each, and shaded what chance alone gives one window; and the "
         "sum of the differences in Brier loss since the beginning: where a line falls, calibrated forecasts are doing "
         "better than raw, where it rises, worse.",
-        [Panel("Calibration error by window", _errors(found)), Panel("Regret since the beginning", _regret(found))],
+        [Diagram("Calibration error by window", _errors(found)), Diagram("Regret since the beginning", _regret(found))],
         [BEFORE, *(series for series, _, _ in found)],
     )
     bounded = [(series, each, windows) for series, each, windows in found if any(w.error is not None for w in windows)]
     if bounded:
-        yield Figure(
+        yield SvgFigure(
             "bound",
             "Measured error beside its bound",
             "Solid: the error that each calibrator measured of itself up to that time; dotted: the "
             "theorem's bound on it, on any sequence, where one below 1 is proven. A solid line over its dotted line "
             "would refute the theorem's assumptions here. Scale of powers of ten.",
-            [Panel(each.name, _bound(series, windows)) for series, each, windows in bounded],
+            [Diagram(each.name, _bound(series, windows)) for series, each, windows in bounded],
         )
 
 
@@ -117,7 +117,7 @@ def _regret(drawn: _Drawn) -> Markup:
     return plot.svg()
 
 
-def _bound(series: Series, windows: Sequence[Window]) -> Markup:
+def _bound(series: Series, windows: Sequence[ScoredWindow]) -> Markup:
     errors = [(float(w.end_ms), w.error) for w in windows if w.error is not None]
     bounds = [(float(w.end_ms), w.bound) for w in windows if w.bound is not None and w.bound < 1.0]
     values = [v for _, v in (*errors, *bounds) if v > 0]
@@ -137,21 +137,21 @@ def _bound(series: Series, windows: Sequence[Window]) -> Markup:
 
 
 def _plot(
-    windows: Sequence[Window],
+    windows: Sequence[ScoredWindow],
     ends: tuple[float, float] | Scale,
     label: str,
 ) -> Plot:
     left, top, right, bottom = MARGINS
-    x = Times(windows[0].start_ms, windows[-1].end_ms, left, _WIDTH - right)
+    x = TimeAxis(windows[0].start_ms, windows[-1].end_ms, left, _WIDTH - right)
     y = Linear(*ends, _HEIGHT - bottom, top) if isinstance(ends, tuple) else ends
     return Plot(_WIDTH, _HEIGHT, x, y, f"{label}, {period(windows[0].start_ms, windows[-1].end_ms)}")
 
 
-def _middle(window: Window) -> float:
+def _middle(window: ScoredWindow) -> float:
     return (window.start_ms + window.end_ms) / 2
 
 
-def of_labels(overall: Scored) -> Iterator[Figure]:
+def of_labels(overall: Scored) -> Iterator[SvgFigure]:
     """Draw delays and coverage of the labels of a contender; they are the same for all that ran under one delay."""
     delays = overall.delays
     said = "No outcome came."
@@ -161,7 +161,7 @@ def of_labels(overall: Scored) -> Iterator[Figure]:
             f"{duration(delays.p90_ms)}, 99 in 100 within {duration(delays.p99_ms)}. Bars are of unequal spans: read "
             "their words. Forecasts that wait still are in none of them."
         )
-    yield Figure("delays", "Delay of the outcomes", said, [Panel("From forecast to outcome", _delays(delays))])
+    yield SvgFigure("delays", "Delay of the outcomes", said, [Diagram("From forecast to outcome", _delays(delays))])
     blind = [each for each in overall.coverage if not each.identifiable]
     warned = (
         f" In {len(blind)} band{'s' * (len(blind) > 1)}, marked ?, less than half of the forecasts have an outcome: "
@@ -169,12 +169,12 @@ def of_labels(overall: Scored) -> Iterator[Figure]:
         if blind
         else ""
     )
-    yield Figure(
+    yield SvgFigure(
         "coverage",
         "Label coverage by score band",
         "The share of the forecasts of each band of the raw score that got an outcome. Where it is small, calibration "
         f"rests on an assumption about missing outcomes.{warned}",
-        [Panel("Forecasts with an outcome", _coverage(overall))],
+        [Diagram("Forecasts with an outcome", _coverage(overall))],
     )
 
 

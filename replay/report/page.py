@@ -24,7 +24,7 @@ from agents.status.number_format import (
     valued,
 )
 from replay.report import figure, message, recommendation, rows, stream_tables
-from replay.report.figure import BEFORE, Figure, Panel, series_of
+from replay.report.figure import BEFORE, Diagram, SvgFigure, series_of
 from replay.report.rule import RULE, judged
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Result
@@ -140,9 +140,9 @@ def _values(result: Result) -> dict[str, Any]:
     }
 
 
-def _reliability(drawn: Sequence[tuple[Any, Any]]) -> Figure:
+def _reliability(drawn: Sequence[tuple[Any, Any]]) -> SvgFigure:
     """Draw the model beside each contender, after the warm-up."""
-    return Figure(
+    return SvgFigure(
         "reliability",
         "Reliability",
         "How many of the forecasts of each height came true, after the warm-up, with 95% intervals. On the dashed line "
@@ -152,9 +152,9 @@ def _reliability(drawn: Sequence[tuple[Any, Any]]) -> Figure:
     )
 
 
-def _panels(drawn: Sequence[tuple[Any, Any]]) -> Iterator[Panel]:
+def _panels(drawn: Sequence[tuple[Any, Any]]) -> Iterator[Diagram]:
     for series, each in drawn:
         bins = each.overall.review.quantiles
         curves = {"raw": bins["raw"], series.style: bins["calibrated"]}
         label, words = f"Reliability of {series.name}", {"raw": "model", series.style: "served"}
-        yield Panel(series.name, pictures.reliability(curves, label, words))
+        yield Diagram(series.name, pictures.reliability(curves, label, words))

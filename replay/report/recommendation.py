@@ -10,7 +10,7 @@ from replay.bootstrap import FEWEST
 from replay.figures import Phase
 from replay.report import sentences
 from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least
-from replay.result import RAW, Contender, Difference, Result
+from replay.result import RAW, Contender, MetricDifference, Result
 from state import chances
 
 #: Outcomes of the rarer answer from which there is a choice: of 10 the intervals of AUC cover .83, of 40 .95.
@@ -54,7 +54,7 @@ def choose(result: Result) -> Recommendation:
 
 
 def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their order
-    contenders: Sequence[Contender], differences: Sequence[Difference], warming: Sequence[Difference]
+    contenders: Sequence[Contender], differences: Sequence[MetricDifference], warming: Sequence[MetricDifference]
 ) -> Recommendation:
     """Apply the rule to contenders."""
     if not contenders:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log, log1p
 from typing import Final
 
-from replay.result import RAW, Contender, Difference, Result
+from replay.result import RAW, Contender, MetricDifference, Result
 
 #: What the choice follows, as the page says it.
 RULE: Final = (
@@ -76,19 +76,19 @@ class Verdicts:
     ``least``: by metric the smallest that matters, see `least`.
     """
 
-    def __init__(self, differences: Sequence[Difference], least: Mapping[str, float]) -> None:
+    def __init__(self, differences: Sequence[MetricDifference], least: Mapping[str, float]) -> None:
         self._least = least
-        self._found: dict[tuple[str, str], dict[str, Difference]] = {}
+        self._found: dict[tuple[str, str], dict[str, MetricDifference]] = {}
         for each in differences:
             self._found.setdefault((each.name, each.against), {})[each.metric] = each
-            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
+            turned = MetricDifference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
             self._found.setdefault((each.against, each.name), {})[each.metric] = turned
 
-    def of(self, name: str, against: str) -> Mapping[str, Difference]:
+    def of(self, name: str, against: str) -> Mapping[str, MetricDifference]:
         """Return the differences by metric; none where the two were not compared."""
         return self._found.get((name, against), {})
 
-    def sign(self, each: Difference) -> int:
+    def sign(self, each: MetricDifference) -> int:
         """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
         return each.sign if abs(each.value) >= self.margin(each) else 0
 
@@ -97,15 +97,15 @@ class Verdicts:
         found = [each for metric, each in self.of(name, RAW).items() if metric in PROPER]
         return bool(found) and all(self.sign(each) < 0 for each in found)
 
-    def margin(self, each: Difference) -> float:
+    def margin(self, each: MetricDifference) -> float:
         """Return the smallest difference of a metric that matters."""
         return self._least.get(each.metric, 0.0)
 
-    def as_well(self, each: Difference) -> bool:
+    def as_well(self, each: MetricDifference) -> bool:
         """Say whether ``name`` ranks no worse by as much as matters, whatever of the interval is true."""
         return each.metric in RANKS and each.low > -self.margin(each)
 
-    def worse(self, name: str, metrics: Sequence[str]) -> list[Difference]:
+    def worse(self, name: str, metrics: Sequence[str]) -> list[MetricDifference]:
         """Return the metrics in which ``name`` is worse than raw by an amount that matters."""
         found = self.of(name, RAW)
         return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]

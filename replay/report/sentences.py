@@ -8,7 +8,7 @@ from agents.status.number_format import count, day, difference, period, score, s
 from replay.configuration import PRESENT
 from replay.figures import Kind, Scorecard
 from replay.report.rule import CALIBRATION, PROPER, RANKS, Verdicts
-from replay.result import Contender, Difference, Scored, drawn
+from replay.result import Contender, MetricDifference, Scored, drawn
 from state.calibrators.registry import kind
 
 _CALLED: Final = {
@@ -222,7 +222,7 @@ def remains(contender: Contender, overall: Scored) -> list[str]:
     return told
 
 
-def numbers(found: Sequence[Difference]) -> str:
+def numbers(found: Sequence[MetricDifference]) -> str:
     """Return differences with their intervals."""
     said = []
     for each in found:
@@ -231,7 +231,7 @@ def numbers(found: Sequence[Difference]) -> str:
     return listed(said)
 
 
-def _names(found: Sequence[Difference]) -> str:
+def _names(found: Sequence[MetricDifference]) -> str:
     return listed([_CALLED[each.metric] for each in found])
 
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
 from agents.status.number_format import NONE, cell, count, score, share, signed, valued
-from agents.status.score_tables import Table, bad
+from agents.status.score_tables import ScoreTable, bad
 from replay.intervals import COLUMNS
 from replay.report.rule import Verdicts, judged_alone
-from replay.result import RAW, Contender, Difference, Result
+from replay.result import RAW, Contender, MetricDifference, Result
 from state.scoring.vector_history import WINDOW
 from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
@@ -33,7 +33,7 @@ _OFF: Final = {
 _count, _score, _share = map(valued, (count, score, share))
 
 
-def of_probabilities(contender: Contender) -> Iterator[Table]:
+def of_probabilities(contender: Contender) -> Iterator[ScoreTable]:
     """Yield segments, bands, weights, intervals, versions of the model and bounded biases of each stream."""
     largest = sorted(contender.streams.values(), key=lambda each: (-each.issued, each.stream))
     for scored in largest[:STREAMS]:
@@ -54,7 +54,7 @@ def of_probabilities(contender: Contender) -> Iterator[Table]:
             yield tables.biases({"biases": found}, title)
 
 
-def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
+def of_vectors(contender: Contender, result: Result) -> Iterator[ScoreTable]:
     """Yield the scores of each stream of classes or numbers, and its segments."""
     for each in contender.vectors.values():
         raw, served = each.figures["raw"], each.figures["calibrated"]
@@ -69,14 +69,16 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
         ]
         note = f"{_NOTE} {NORMALISED}" if "classwise_ece" in raw else _NOTE
         title = f"{each.stream}: {each.resolved:,} resolved after the warm-up"
-        yield Table(title, ("", RAW, contender.name), rows, note=note)
+        yield ScoreTable(title, ("", RAW, contender.name), rows, note=note)
         if each.segments:
             title = f"{contender.name}, {each.stream}: "
             yield from tables.segments(each.segments, title)
             yield from _by_month(each.segments["worst"], title, _OFF.get(each.segments["of"], ""))
 
 
-def _by_month(worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true") -> Iterator[Table]:
+def _by_month(
+    worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true"
+) -> Iterator[ScoreTable]:
     """Yield how what was served was off in each segment, month by month; nothing of a single month."""
     months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]
     if len(months) < 2:
@@ -93,10 +95,10 @@ def _by_month(worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served
         f"{off}, by the month of the forecast, after the warm-up of the segment. Marked: beyond the 95 % of chance, as "
         "one cell in twenty is where all is right."
     )
-    yield Table(f"{title}Segments by month", ("segment", "value", *months), rows, 2, note, wide=True)
+    yield ScoreTable(f"{title}Segments by month", ("segment", "value", *months), rows, 2, note, wide=True)
 
 
-def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
+def _intervals(found: Mapping[str, Any], title: str) -> Iterator[ScoreTable]:
     """Yield what `replay.intervals.described` does as tables."""
     rows = [
         [_count(each["n"]), *(_score(each[name]) for name in COLUMNS), "yes" if each["inside"] else "no"]
@@ -105,7 +107,7 @@ def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
     inside = found["inside"]
     note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
     heading = f"{title}intervals of {100 * found['level']:g}%"
-    yield Table(heading, ("scores", *COLUMNS, "inside"), rows, 0, note)
+    yield ScoreTable(heading, ("scores", *COLUMNS, "inside"), rows, 0, note)
     rows = [
         [
             f"{each['segment']} = {each['value']}",
@@ -116,10 +118,10 @@ def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
         for each in found["segments"]
     ]
     note = "Inside: share of the groups by tenths of score and time of the segment."
-    yield Table(f"{heading} by segment", ("segment", "scores", *COLUMNS, "inside"), rows, note=note)
+    yield ScoreTable(f"{heading} by segment", ("segment", "scores", *COLUMNS, "inside"), rows, note=note)
 
 
-def difference(each: Difference, verdicts: Verdicts) -> Markup:
+def difference(each: MetricDifference, verdicts: Verdicts) -> Markup:
     """Return a difference, its interval, and what that means."""
     none = "alike" if each.clear else "no difference"
     verdict = ("better", none, "worse")[verdicts.sign(each) + 1]

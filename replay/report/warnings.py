@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Final
 
 from agents.status.number_format import count, duration, share
-from replay.figures import Ages, Coverage
+from replay.figures import BandCoverage, OutcomeAges
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
 from replay.result import Contender, Result, Scored
@@ -193,7 +193,7 @@ def _apart(scored: Scored) -> Caution | None:
     )
 
 
-def _seen(scored: Scored) -> list[Ages]:
+def _seen(scored: Scored) -> list[OutcomeAges]:
     """Return the ages of the labels that came often enough to tell."""
     return [each for each in scored.ages if each.n >= ENOUGH]
 
@@ -278,7 +278,7 @@ def limits(result: Result) -> list[str]:
     return [*said, _MISSING]
 
 
-def _bands(bands: Sequence[Coverage]) -> str:
+def _bands(bands: Sequence[BandCoverage]) -> str:
     found = []
     for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
         each = [band for _, band in run]
@@ -286,5 +286,5 @@ def _bands(bands: Sequence[Coverage]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
 
 
-def _band(band: Coverage) -> str:
+def _band(band: BandCoverage) -> str:
     return f"{band.low:.1f}–{band.high:.1f}"

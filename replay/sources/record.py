@@ -41,7 +41,7 @@ def loaded(decoder: Decoder, records: Sequence[SourceRecord]) -> Sequence[Source
     return records
 
 
-class Source(Protocol):
+class ReplaySource(Protocol):
     """Two topics, however they are stored. It is sent to other processes, so it must be picklable."""
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
     def mapped(self) -> bool:
         """Whether records may be those of sources, which are mapped."""
 
-    def ready(self, directory: Path) -> "Source":
+    def ready(self, directory: Path) -> "ReplaySource":
         """Return the same records, each partition to be read apart; what that needs is written below a directory."""
 
     def manifest(self) -> Mapping[str, Any]:

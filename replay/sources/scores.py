@@ -39,7 +39,7 @@ _MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019\u00a0\u20
 _ENOUGH: Final = 20
 
 
-class Scores(NamedTuple):
+class ReadScores(NamedTuple):
     """Probabilities, NaN where there is none; and what was found, in sentences."""
 
     values: Floats
@@ -60,7 +60,7 @@ def scale(unit: str) -> tuple[float, float] | None:
     return ends
 
 
-def read(column: Column, unit: str) -> Scores:
+def read(column: Column, unit: str) -> ReadScores:
     """Read a column of scores.
 
     Raises TableError if a cell is no number, or if the scores are in another unit.
@@ -117,7 +117,7 @@ def _plain(column: Column) -> Floats:
     return np.asarray(column.cells).astype(np.float64)
 
 
-def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
+def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
     ends = scale(unit)
     known = ~np.isnan(values)
     doubts = []
@@ -129,14 +129,14 @@ def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
     if ends is None:
         with np.errstate(over="ignore"):
             shares: Floats = 1 / (1 + np.exp(-values))
-            return Scores(shares, doubts)
+            return ReadScores(shares, doubts)
     low, high = ends
     shares = (values - low) / (high - low)
     if not known.any():
         raise TableError(f"{column.option} {shown(column.name)}: no row has a score")
     outside = known & ((shares < -_ROUNDED) | (shares > 1 + _ROUNDED))
     if not outside.any():
-        return Scores(shares, doubts)
+        return ReadScores(shares, doubts)
     at = int(np.argmax(outside))
     between = f"in [{min(ends):g}, {max(ends):g}]"
     first = f"the first is {column.at(at)}"
@@ -149,7 +149,7 @@ def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
             f"{values[known].min():g} to {values[known].max():g}; {first}); --score-unit says what they are: {UNITS}; "
             "empty those that are errors"
         )
-    return Scores(shares, [f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
+    return ReadScores(shares, [f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
 
 
 def _ungrouped(column: Column, cells: list[str]) -> list[str]:

@@ -161,7 +161,7 @@ class TableSource(FileSource):
         return found
 
     @cached_property
-    def _rows(self) -> "Rows":
+    def _rows(self) -> "TableRows":
         return read(self.forecasts, self.columns)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class TableSource(FileSource):
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """What a table holds, a value a row."""
 
     #: Probabilities; NaN where there is none.
@@ -233,7 +233,7 @@ class Rows:
         """Number of rows."""
         return len(self.scores)
 
-    def at(self, kept: NDArray[np.bool_]) -> "Rows":
+    def at(self, kept: NDArray[np.bool_]) -> "TableRows":
         """Return some of the rows."""
 
         def of(column: Any) -> Any:  # noqa: ANN401 - a field
@@ -246,7 +246,7 @@ class Rows:
         )
 
 
-def read(path: Path, columns: Columns) -> Rows:
+def read(path: Path, columns: Columns) -> TableRows:
     """Read the columns of a table.
 
     Raises SettingsError if the file cannot be read.
@@ -299,7 +299,7 @@ def read(path: Path, columns: Columns) -> Rows:
         )
     labels[silent] = np.nan
     said = ids, streams, segments, texts, numbers
-    rows = Rows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
+    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
 
 
@@ -308,7 +308,7 @@ def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
     return {name: each for name in names if (each := found.get(f"--{name.replace('_', '-')}"))}
 
 
-def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
+def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
     """Leave out rows that hold neither score, label nor time, such as a line of totals; say which hold not all."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
     for what, lacks in {"score": np.isnan(rows.scores) & kept, "time": (rows.times == NEVER) & kept}.items():

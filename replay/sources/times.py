@@ -89,7 +89,7 @@ _TRIED: Final = 10_000
 UTC_ASSUMED: Final = "Times without a zone were taken as UTC; --time-zone names another, such as Europe/Berlin."
 
 
-class Times(NamedTuple):
+class ReadTimes(NamedTuple):
     """Ms since 1970, `NEVER` where there is none; and what was assumed, in sentences."""
 
     ms: Integers
@@ -130,7 +130,7 @@ class _Clock:
 _Tell = Callable[[str, _Clock], tuple[str, int]]
 
 
-def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *, only: bool = True) -> Times:
+def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *, only: bool = True) -> ReadTimes:
     """Read a column of times.
 
     Raises TableError if cells are written in several ways or in none that is known, or are not from the year `FIRST` to
@@ -171,7 +171,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
             notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date ({none.sum():,} in all).")
         ms = np.where(none, NEVER, ms)
         there &= ~none
-    return Times(ms, notes + _plausible(column, ms, there, clock))
+    return ReadTimes(ms, notes + _plausible(column, ms, there, clock))
 
 
 def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _Clock) -> list[str]:

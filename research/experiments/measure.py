@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.reliability import loss
 from replay import bootstrap
-from replay.result import Difference
+from replay.result import MetricDifference
 from research.experiments.play import Stream
 from state.arrays import Floats
 
@@ -59,7 +59,7 @@ def measure(p: Floats, stream: Stream) -> Measured:
     return Measured(whole.ece, worst, whole.brier, whole.log_loss, regret)
 
 
-def brier_difference(p: Floats, stream: Stream) -> Difference:
+def brier_difference(p: Floats, stream: Stream) -> MetricDifference:
     """Return the Brier score of served forecasts, [n], less that of the raw ones, with its 95 % interval.
 
     Rows without outcomes are left out; at least `replay.bootstrap.FEWEST` must be left. Blocks are a quarter of the

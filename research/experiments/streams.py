@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab import flights
-from replay.result import Difference
+from replay.result import MetricDifference
 from research import datasets, nightly_refit
 from research.experiments import picture
 from research.experiments.base import Experiment, Job, Section, TextTable, verdict
@@ -56,7 +56,7 @@ class StreamRun(NamedTuple):
     """Scores of served forecasts, and their Brier score less raw's; None for raw."""
 
     scores: Measured
-    difference: Difference | None
+    difference: MetricDifference | None
 
 
 @cache
@@ -195,7 +195,7 @@ def _table(found: dict[tuple[str, int, str], StreamRun], name: str, delay: int, 
     return TextTable(f"{name}, outcomes {delay:,} rows later" if delay else name, head, rows)
 
 
-def _text(found: Difference | None) -> str:
+def _text(found: MetricDifference | None) -> str:
     """Return a difference with four decimals, bold if its interval leaves out 0."""
     if found is None:
         return "–"

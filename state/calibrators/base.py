@@ -14,7 +14,7 @@ MAX_FEATURES: Final = 64
 MOST_SLOTS: Final = 1024
 
 
-class Bias(NamedTuple):
+class BiasAlong(NamedTuple):
     """Bias of the answers along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
 
     For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer minus its mean
@@ -150,7 +150,7 @@ class Recalibrator(ABC):
         """Return the `error` that chance alone would give; None before the first outcome, and if nothing is counted."""
         return None
 
-    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+    def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
         """Return the bias along every test function; empty if the calibrator keeps none or has learnt nothing."""
         return []
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from state.calibrators.answer import Answer, Prediction
-from state.calibrators.base import MAX_FEATURES, Bias, Calibrator, require_length, require_probability
+from state.calibrators.base import MAX_FEATURES, BiasAlong, Calibrator, require_length, require_probability
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.log_odds_map import LogOddsMap, weighted
 from state.calibrators.options import Option, integer
@@ -151,7 +151,7 @@ class CalibratedRegression(Calibrator):
         self.learnt = self._sums.learnt
         self._check()
 
-    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+    def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
         """Return the bias along every test function, and its bound; none before the first outcome.
 
         ``features``: names of the features, d of them; ``x1`` and so on if not given.
@@ -163,7 +163,7 @@ class CalibratedRegression(Calibrator):
         lengths = np.diag(self._sums.a) - 1.0
         bounds = np.sqrt((1.0 + lengths) * self.potential_bound())
         columns = names, lengths.tolist(), self._bias().tolist(), bounds.tolist()
-        return [Bias(*row) for row in zip(*columns, strict=True)]
+        return [BiasAlong(*row) for row in zip(*columns, strict=True)]
 
     def _bias(self) -> NDArray[np.float64]:
         """Return B = Σ f (ŷ - y), shape (n,). A and b give it, because ŷ is a feature."""

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.answer import Prediction
-from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head, require_probability
+from state.calibrators.base import MOST_SLOTS, BiasAlong, Calibrator, require_head, require_probability
 
 #: Forecasts of a version before the line is carried over for the first time.
 FEW: Final = 50
@@ -19,7 +19,7 @@ _FAR: Final = 700.0
 _HEAD: Final = Struct("<2dQ")
 
 
-class Carried(Calibrator):
+class CarriedOver(Calibrator):
     """Map the forecasts of a version by a line, then let a calibrator answer.
 
     ``inner``: the calibrator of the version.
@@ -136,5 +136,5 @@ class Carried(Calibrator):
     def error_by_chance(self) -> float | None:
         return self.inner.error_by_chance()
 
-    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+    def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
         return self.inner.biases(features)

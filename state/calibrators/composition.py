@@ -5,7 +5,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction
-from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head
+from state.calibrators.base import MOST_SLOTS, BiasAlong, Calibrator, require_head
 from state.quick import new
 
 _TICKET_LENGTH: Final = Struct("<H")
@@ -108,7 +108,7 @@ class Composition(Calibrator):
     def error_by_chance(self) -> float | None:
         return self.back.error_by_chance()
 
-    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+    def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
         return self.back.biases(features)
 
 

@@ -20,7 +20,7 @@ _HEAD = Struct("<I")
 _DRAW = Draw("pit")
 
 
-class Coverage(NamedTuple):
+class LevelCoverage(NamedTuple):
     """Shares of outcomes below a level's quantile, and at or below it; they differ if outcomes equal the quantile."""
 
     below: float
@@ -123,10 +123,10 @@ class QuantileScores(Paired):
         scores.sums = list(numbers[m:])
         return scores
 
-    def coverage(self, kind: Kind) -> list[Coverage]:
+    def coverage(self, kind: Kind) -> list[LevelCoverage]:
         """Return the coverage of each level."""
         i, m = self._start(kind), len(self.levels)
-        return [Coverage(self._mean(self.sums[j]), self._mean(self.sums[j + 1])) for j in range(i, i + 3 * m, 3)]
+        return [LevelCoverage(self._mean(self.sums[j]), self._mean(self.sums[j + 1])) for j in range(i, i + 3 * m, 3)]
 
     def error(self, kind: Kind) -> float:
         """Return the greatest distance of a level from its coverage, or from the range of it at an atom, in [0, 1]."""

@@ -17,7 +17,7 @@ import aiohttp
 from streams.config.declared import OUTPUT_FORMATS
 from streams.config.settings import Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
-from streams.sources.registry import AVRO, ForbiddenError, RefusedError
+from streams.sources.registry import AVRO, RefusedError, RegistryForbiddenError
 from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
@@ -73,7 +73,7 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
     registry, under = settings.registry, subject(settings, label)
     try:
         held, has = await registry.latest(session, under), ""
-    except ForbiddenError:
+    except RegistryForbiddenError:
         held, has = None, "cannot be read"
     # Some registries then take a schema of another kind for one of the subject's, and nobody can read the records.
     other = held is not None and (held.get("schemaType") or AVRO) != AVRO

@@ -18,7 +18,7 @@ from streams.faust.client import hasten
 from streams.faust.contact import Contact
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
-from streams.kafka.provenance import Described, Identity
+from streams.kafka.provenance import Described, TopicIdentity
 
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
@@ -142,7 +142,7 @@ class BatchProducer(driver.Producer):
         except TimeoutError:
             raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
 
-    async def identities(self, topics: Iterable[str]) -> list[Identity]:
+    async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
         """Return the identities of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
             async with self._contact.within(self.request_timeout):

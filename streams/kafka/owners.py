@@ -28,7 +28,7 @@ class OwnersError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Claim:
+class GroupTopics:
     """The topics that a consumer group reads and writes."""
 
     #: The consumer group of a stage.
@@ -51,10 +51,10 @@ class Kept(NamedTuple):
 
     offset: int
     group: str
-    claim: Claim | None
+    claim: GroupTopics | None
 
 
-def of(settings: Settings) -> list[Claim]:
+def of(settings: Settings) -> list[GroupTopics]:
     """Return the claim of each stage of these settings; of a router's settings, only the router's."""
     found = [_claim(settings, stage.app_id, permissions.needed(stage)) for stage in settings.stages]
     if intake := permissions.of_intake(settings):
@@ -62,11 +62,11 @@ def of(settings: Settings) -> list[Claim]:
     return found
 
 
-def _claim(settings: Settings, group: str, grants: Iterable[permissions.Grant]) -> Claim:
+def _claim(settings: Settings, group: str, grants: Iterable[permissions.Grant]) -> GroupTopics:
     of_topics = [each for each in grants if each.kind == "topic" and each.name != settings.owners]
     writes = frozenset(each.name for each in of_topics if "Write" in each.operations)
     reads = frozenset(each.name for each in of_topics if "Read" in each.operations) - writes
-    return Claim(group, settings.application, reads, writes)
+    return GroupTopics(group, settings.application, reads, writes)
 
 
 def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
@@ -76,7 +76,7 @@ def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
     """
     known, me, found = _standing(kept), settings.application, list[str]()
     others = [each for each in known.values() if each.application != me]
-    moved, belongs = list[tuple[Claim, Claim]](), dict[str, set[str]]()
+    moved, belongs = list[tuple[GroupTopics, GroupTopics]](), dict[str, set[str]]()
     for mine in of(settings):
         had = known.get(mine.group)
         if had is not None and _another(had, mine):
@@ -107,12 +107,12 @@ def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
     return found
 
 
-def _another(had: Claim, mine: Claim) -> bool:
+def _another(had: GroupTopics, mine: GroupTopics) -> bool:
     """Whether the group works on other topics than before. Writing some more or some fewer topics is a mere change."""
     return had.reads != mine.reads or bool(had.writes - mine.writes and mine.writes - had.writes)
 
 
-def _said(moved: Sequence[tuple[Claim, Claim]], which: int) -> str:
+def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
     """Return the topics of the earlier (0) or the later (1) claim of each pair, where they differ."""
     parts = []
     for verb in ("reads", "writes"):
@@ -127,7 +127,7 @@ def _listed(topics: Iterable[str]) -> str:
     return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names)}"
 
 
-def _standing(kept: Iterable[Kept]) -> dict[str, Claim]:
+def _standing(kept: Iterable[Kept]) -> dict[str, GroupTopics]:
     newest = {each.group: each.claim for each in kept}
     return {group: claim for group, claim in newest.items() if claim is not None}
 
@@ -146,14 +146,14 @@ async def read(settings: Settings) -> list[Kept]:
     return found
 
 
-def _read(topic: str, offset: int, group: str, value: bytes | None) -> Claim | None:
+def _read(topic: str, offset: int, group: str, value: bytes | None) -> GroupTopics | None:
     if value is None:
         return None
     try:
         said = orjson.loads(value)
         if said["version"] != VERSION:
             raise ValueError(f"version {said['version']}")
-        return Claim(group, said["application"], frozenset(said["reads"]), frozenset(said["writes"]))
+        return GroupTopics(group, said["application"], frozenset(said["reads"]), frozenset(said["writes"]))
     except (ValueError, KeyError, TypeError) as exc:
         raise OwnersError(f"record {offset} of {topic} is none of this version of trueup: {exc!r}") from exc
 
@@ -183,7 +183,9 @@ async def claim(settings: Settings) -> list[str]:
     known = _standing(kept)
     found = conflicts(settings, kept)
     new = {
-        mine.group: mine if had is None else Claim(mine.group, mine.application, mine.reads, mine.writes | had.writes)
+        mine.group: mine
+        if had is None
+        else GroupTopics(mine.group, mine.application, mine.reads, mine.writes | had.writes)
         for mine in of(settings)
         if (had := known.get(mine.group)) is None or not mine.writes <= had.writes
     }
@@ -212,10 +214,10 @@ async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool 
     mine = {each.group: each for each in of(settings)}
     written = frozenset(topic for each in mine.values() for topic in each.writes)
     me, found = settings.application, list[str]()
-    changed: dict[str, Claim | None] = {}
+    changed: dict[str, GroupTopics | None] = {}
     for group, had in known.items():
         if had.application != me and (lost := had.writes & written):
-            changed[group] = Claim(group, had.application, had.reads, had.writes - lost)
+            changed[group] = GroupTopics(group, had.application, had.reads, had.writes - lost)
             found.append(f"{_listed(lost)}: written by {me} now, and no more by group {group} of {had.application}")
         elif group in mine and _another(had, mine[group]):
             changed[group] = mine[group]
@@ -233,7 +235,7 @@ async def _require_stopped(admin: AIOKafkaAdminClient, group: str) -> None:
         raise OwnersError(f"group {group} has {there} members: stop them first")
 
 
-async def _write(settings: Settings, claims: Mapping[str, Claim | None]) -> None:
+async def _write(settings: Settings, claims: Mapping[str, GroupTopics | None]) -> None:
     async with writer(settings, request_timeout_ms=int(settings.request_seconds * 1000)) as producer:
         for group, each in claims.items():
             await producer.send_and_wait(settings.owners, each and each.encode(), group.encode(), partition=0)

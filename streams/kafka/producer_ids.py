@@ -32,7 +32,7 @@ class ProducerIdentity(NamedTuple):
 NOBODY = ProducerIdentity(-1, -1)
 
 
-class ForbiddenError(RuntimeError):
+class ProducerIdForbiddenError(RuntimeError):
     """The brokers do not allow this user the transactional id."""
 
 
@@ -63,12 +63,14 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     try:
         return await insisted(lambda: _ask(client, transactional_id, held), client)
     except errors.TransactionalIdAuthorizationFailed as exc:
-        raise ForbiddenError(
+        raise ProducerIdForbiddenError(
             f"the brokers deny the transactional id {transactional_id}, by which workers fence one another off: "
             f"allow Write and Describe on TransactionalId {transactional_id.rpartition('-')[0]}-, pattern prefixed"
         ) from exc
     except NotImplementedError as exc:
-        raise ForbiddenError("the brokers are older than Apache Kafka 2.5: they cannot fence workers off") from exc
+        raise ProducerIdForbiddenError(
+            "the brokers are older than Apache Kafka 2.5: they cannot fence workers off"
+        ) from exc
 
 
 async def _ask(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:

@@ -61,17 +61,17 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     return await insisted(ask, client)
 
 
-class Identity(NamedTuple):
+class TopicIdentity(NamedTuple):
     """A topic's id as hexadecimal digits, empty if brokers are older than 2.8, and its number of partitions."""
 
     id: str
     partitions: int
 
 
-async def identity(client: AIOKafkaClient, name: str) -> Identity:
+async def identity(client: AIOKafkaClient, name: str) -> TopicIdentity:
     """Return the identity of a topic, which differs from others of its name; raises as `describe`."""
     origin = await insisted(lambda: _origin(client, "", name), client)
-    return Identity(origin.topic, origin.partitions)
+    return TopicIdentity(origin.topic, origin.partitions)
 
 
 async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 import orjson
 
-from state.calibrators.base import Bias
+from state.calibrators.base import BiasAlong
 from state.served import Served
 
 #: Most functions of a stream with series of their own: those with a bias nearest to its bound.
 SERIES: Final = 5
 
 #: One partition's calibrator: its outcomes learnt and its biases.
-Part = tuple[int, Sequence[Bias]]
+Part = tuple[int, Sequence[BiasAlong]]
 
 
 def part(served: Served) -> Part:

@@ -1,7 +1,7 @@
 """A copy of the gauges in another process, which serves readers of metrics and pages.
 
 Decoding rows and writing hundreds of series takes tenths of a second. In the worker's process, answers to forecasts
-would wait meanwhile. So a worker hands over only the changed rows, as bytes (`Source`), and the readers' process
+would wait meanwhile. So a worker hands over only the changed rows, as bytes (`ChangeSource`), and the readers' process
 decodes and writes them (`Mirror`).
 """
 
@@ -25,7 +25,7 @@ PATIENCE: Final = 5.0
 SILENT: Final = 1.0
 
 
-class Rows(NamedTuple):
+class ChangedRows(NamedTuple):
     """Changed rows of one stream in a partition; without rows the stream is gone."""
 
     partition: int
@@ -61,10 +61,10 @@ class Overview(NamedTuple):
     cost: float = 0.0
 
 
-Ask = Callable[[bool], Iterable[Rows | Overview]]
+Ask = Callable[[bool], Iterable[ChangedRows | Overview]]
 
 
-class Source:
+class ChangeSource:
     """Returns what changed since the last call; for one mirror and one thread.
 
     ``text``: returns the metrics that are not of a stream.
@@ -80,7 +80,7 @@ class Source:
         self._told: dict[int, dict[str, StreamRows]] = {}
         self._hidden: frozenset[str] = frozenset()
 
-    def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `Ask`
+    def __call__(self, whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - see `Ask`
         """Yield the changed rows, or all if ``whole``, then the overview."""
         used = thread_time()
         held = self._gauges.held() if self._gauges else {}
@@ -94,11 +94,11 @@ class Source:
                     continue
                 if known.keys() - rows.keys():
                     known = {}
-                    yield Rows(n, stream, {})
+                    yield ChangedRows(n, stream, {})
                 if changed := {key: row for key, row in rows.items() if known.get(key) is not row}:
-                    yield Rows(n, stream, changed)
+                    yield ChangedRows(n, stream, changed)
             for stream in before.keys() - now.keys():
-                yield Rows(n, stream, {})
+                yield ChangedRows(n, stream, {})
         fences = {n: each.fence.encode() for n, each in held.items()}
         text, standing = self._text(), self._standing()
         if self._gauges is None:

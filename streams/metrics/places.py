@@ -23,7 +23,7 @@ from state.scoring.windows import KINDS
 Labels = Mapping[str, str]
 
 
-class Step(NamedTuple):
+class PlaceStep(NamedTuple):
     """A step of a place."""
 
     #: Names of the labels that it gives, and the most values that it finds.
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 @cache
-def steps(place: str) -> tuple[Step, ...]:
+def steps(place: str) -> tuple[PlaceStep, ...]:
     """Return the steps of a place."""
     return tuple(map(_step, place.split("/")))
 
@@ -49,7 +49,7 @@ def series(place: str) -> int:
     return prod(step.most for step in steps(place))
 
 
-def values(found: Any, along: tuple[Step, ...]) -> Iterator[tuple[float, Labels]]:  # noqa: ANN401 - of JSON
+def values(found: Any, along: tuple[PlaceStep, ...]) -> Iterator[tuple[float, Labels]]:  # noqa: ANN401 - of JSON
     """Yield the values behind some steps, with their labels.
 
     Examples
@@ -70,25 +70,25 @@ def values(found: Any, along: tuple[Step, ...]) -> Iterator[tuple[float, Labels]
         yield value, {}
 
 
-def _step(text: str) -> Step:
+def _step(text: str) -> PlaceStep:
     if text.startswith("["):
         return _items(*text[1:-1].split("; "))
     if text.startswith("{"):
         named, _, most = text[1:-1].partition("; ")
         label, _, among = named.partition("=")
         names = tuple(among.split("|")) if among else KINDS if label == "kind" else ()
-        return Step((label,), len(names) or int(most), partial(_named, label, names))
+        return PlaceStep((label,), len(names) or int(most), partial(_named, label, names))
     label, equal, always = text.partition("=")
     if equal:
-        return Step((label,), 1, lambda found: [(found, {label: always})])
-    return Step((), 1, lambda found: [(found[text], {})] if text in found else [])
+        return PlaceStep((label,), 1, lambda found: [(found, {label: always})])
+    return PlaceStep((), 1, lambda found: [(found[text], {})] if text in found else [])
 
 
 def _named(label: str, names: tuple[str, ...], found: Any) -> Iterator[tuple[Any, Labels]]:  # noqa: ANN401 - of JSON
     yield from ((found[name], {label: name}) for name in names or found if name in found)
 
 
-def _items(fields: str, most: str = "") -> Step:
+def _items(fields: str, most: str = "") -> PlaceStep:
     """Return the step of a list, see the module."""
     read: list[tuple[str, list[str], str]] = []
     for field in fields.split(", "):
@@ -102,7 +102,7 @@ def _items(fields: str, most: str = "") -> Step:
             if all(wanted in ("", own[label]) for label, _, wanted in read):
                 yield item, own
 
-    return Step(tuple(label for label, *_ in read), int(most or 1), items)
+    return PlaceStep(tuple(label for label, *_ in read), int(most or 1), items)
 
 
 def _text(found: Any) -> str:  # noqa: ANN401 - of JSON

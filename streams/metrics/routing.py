@@ -9,7 +9,7 @@ from state.effects import Effects
 from state.fence import Fence
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES
 from streams.metrics.metric import Sample, counter, gauge
-from streams.metrics.stage import Folding, Sampler, Stage
+from streams.metrics.stage import Folding, Sampler, StageMetrics
 from streams.records import decoding, routing
 
 OWN: Final = {
@@ -34,7 +34,7 @@ TOPICS: Final = ("routes", "labels")
 class RouteGauges(Folding):
     """The metrics of one router; see `streams.metrics.gauges.Gauges`.
 
-    ``app``: the application, as `Stage` takes it.
+    ``app``: the application, as `StageMetrics` takes it.
     """
 
     def __init__(self, version: str, sampler: Sampler, app: str = "") -> None:
@@ -82,11 +82,11 @@ class RouteGauges(Folding):
             yield name, tuple(INPUTS.get(label, label) for label in labels), value
 
 
-class IntakeGauges(Stage):
+class IntakeGauges(StageMetrics):
     """The metrics of one intake.
 
     ``sampler``: reads lag and readiness.
-    ``app``: the application, as `Stage` takes it.
+    ``app``: the application, as `StageMetrics` takes it.
     """
 
     def __init__(self, version: str, sources: Iterable[str], sampler: Sampler, app: str = "") -> None:

@@ -17,7 +17,7 @@ Sampler = Callable[[], Iterable[Sample]]
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
-class Stage(Collector):
+class StageMetrics(Collector):
     """The metrics of a process, in a registry of its own.
 
     ``known``: every metric that it may export, by name.
@@ -94,8 +94,8 @@ class Stage(Collector):
         yield from self._sampler()
 
 
-class Folding(Stage):
-    """The metrics of a process with engines, one for each partition; as `Stage`, with the inputs' names."""
+class Folding(StageMetrics):
+    """The metrics of a process with engines, one for each partition; as `StageMetrics`, with the inputs' names."""
 
     def __init__(
         self,

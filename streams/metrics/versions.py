@@ -6,7 +6,7 @@ from operator import add
 from typing import Any, Final, NamedTuple, cast
 
 from state import kinds
-from state.calibrators.carried import Carried
+from state.calibrators.carried import CarriedOver
 from state.policy import Policy
 from state.served import Served
 from state.versions import Versions
@@ -17,7 +17,7 @@ SERIES: Final = 4
 
 
 class Held(NamedTuple):
-    """The line that a version's calibrator began with, see `Carried`, and its outcomes learnt."""
+    """The line that a version's calibrator began with, see `CarriedOver`, and its outcomes learnt."""
 
     slope: float
     offset: float
@@ -31,7 +31,7 @@ Part = tuple[Versions, Mapping[str, Held]]
 
 def held(served: Served) -> Held:
     """Return the shown figures of a version's calibrator."""
-    carried = cast("Carried", served.calibrator)
+    carried = cast("CarriedOver", served.calibrator)
     return Held(carried.slope, carried.offset, carried.seen, carried.learnt)
 
 

@@ -31,7 +31,7 @@ from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
 
-class Sent(NamedTuple):
+class CanonicalRecord(NamedTuple):
     """A canonical record: its topic's label, its key, its value, its Kafka timestamp (ms) and its headers."""
 
     topic: str
@@ -44,8 +44,8 @@ class Sent(NamedTuple):
 class Canonical(NamedTuple):
     """A source record's canonical records: a forecast and its route, which is sent after it; or a label."""
 
-    first: Sent
-    then: Sent | None = None
+    first: CanonicalRecord
+    then: CanonicalRecord | None = None
 
 
 class Reader:
@@ -148,8 +148,8 @@ class Reader:
         return new(
             Canonical,
             (
-                new(Sent, ("forecasts", key.encode(), value, stamp, headers)),
-                new(Sent, ("routes", event_id.encode(), route, stamp, NO_HEADERS)),
+                new(CanonicalRecord, ("forecasts", key.encode(), value, stamp, headers)),
+                new(CanonicalRecord, ("routes", event_id.encode(), route, stamp, NO_HEADERS)),
             ),
         )
 
@@ -169,7 +169,7 @@ class Reader:
             key = self._target(stream, event.event_id)
         value = encode_label(event.event_id, stream or "", key, event.y, event.ts, event.revision, origin)
         kept = NO_HEADERS if event.carried is None else list(event.carried.headers)
-        return new(Canonical, (new(Sent, ("labels", event.event_id.encode(), value, stamp, kept)), None))
+        return new(Canonical, (new(CanonicalRecord, ("labels", event.event_id.encode(), value, stamp, kept)), None))
 
     def _target(self, stream: str, event_id: str) -> str:
         policy = self._policies.of(stream)
@@ -273,8 +273,8 @@ class Maker:
         ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         making = Making()
-        first: list[Sent] = []
-        then: list[Sent] = []
+        first: list[CanonicalRecord] = []
+        then: list[CanonicalRecord] = []
         ends, fates, places = making.ends, making.fates, self._places
         for tp, record in batch:
             offset: int = record.offset
@@ -310,7 +310,7 @@ class Maker:
     def _placed(self, tp: TopicPartition) -> list[tuple[Reader, str]]:
         return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self.readers[tp.topic]]
 
-    def _put(self, to: Records, made: list[Sent]) -> None:
+    def _put(self, to: Records, made: list[CanonicalRecord]) -> None:
         hashes = partitioner.hashes([sent.key for sent in made])
         for i, (topic, key, value, stamp, headers) in enumerate(made):
             to[topic, hashes[i] % self.widths[topic]].append(new(Record, (key, value, stamp, headers)))

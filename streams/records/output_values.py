@@ -13,7 +13,7 @@ from streams.records.output_avro import SCHEMAS, fields, payload
 from streams.sources import avro, framing
 from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, Fetched, Registry, RegistryError
-from streams.sources.schemas import Known, Schemas
+from streams.sources.schemas import KnownSchemas, Schemas
 
 _FRAME: Final = 5
 
@@ -27,7 +27,7 @@ class OutputValues:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._schemas = Schemas(registry)
-        self._parsed = Known(self._schemas, AVRO, _avro)
+        self._parsed = KnownSchemas(self._schemas, AVRO, _avro)
 
     async def load(self, values: Iterable[bytes | None]) -> None:
         """Load the schemas that values name, for `fields` and `same` to be called where a loop runs.

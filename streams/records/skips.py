@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from state.kind import PLAIN, Kind, Moves, Part
+from state.kind import PLAIN, KeyPart, Kind, Moves
 
 _SAID: Final = "skipped at "
 #: How the keys of records begin that leave out a record of a source.
@@ -42,7 +42,7 @@ class Skip(NamedTuple):
 SKIP: Final = Kind[Skip](
     "K",
     "a record that is left out",
-    (Part("topic, 0 forecasts, 1 outcomes", "B"), Part("offset", "Q")),
+    (KeyPart("topic, 0 forecasts, 1 outcomes", "B"), KeyPart("offset", "Q")),
     {1: PLAIN},
     Moves.LEFT,
     "one a record that an operator left out",

@@ -16,7 +16,7 @@ from streams.sources import framing
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, SchemaId
-from streams.sources.schemas import Known, Schemas
+from streams.sources.schemas import KnownSchemas, Schemas
 
 #: Most levels of objects and lists of a value; a value of Protobuf may have as many.
 LEVELS: Final = 100
@@ -53,7 +53,7 @@ class Avro:
 
     def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:
         self._header = header
-        self._parsed = Known(schemas, AVRO, lambda fetched: parsed(fetched.text, fetched.references))
+        self._parsed = KnownSchemas(schemas, AVRO, lambda fetched: parsed(fetched.text, fetched.references))
         #: The schemas that the source gives, by their fingerprints.
         self._fixed = None if schema is None else _by_fingerprint([schema] if isinstance(schema, str) else schema)
 

@@ -26,7 +26,7 @@ from streams.sources import framing, proto_file
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import PROTOBUF, Fetched, SchemaId
-from streams.sources.schemas import Known, Schemas
+from streams.sources.schemas import KnownSchemas, Schemas
 
 #: The files that every schema may refer to without saying where they are.
 _WELL_KNOWN: Final = {
@@ -63,7 +63,7 @@ class Protobuf:
 
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:
         self._header = header
-        self._files = Known(schemas, PROTOBUF, _Messages)
+        self._files = KnownSchemas(schemas, PROTOBUF, _Messages)
         self._fixed = None if schema is None else _of_set(schema, message or "")
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:

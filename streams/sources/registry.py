@@ -46,7 +46,7 @@ class RegistryError(RuntimeError):
     """The registry cannot be reached, or its answer is invalid; the message says why. Asking again may help."""
 
 
-class ForbiddenError(RegistryError):
+class RegistryForbiddenError(RegistryError):
     """The registry does not allow reading this."""
 
 
@@ -258,7 +258,7 @@ class Registry:
                 if answer.status in absent:
                     return None
                 if answer.status != 200:
-                    error = ForbiddenError if answer.status in _FORBIDDEN else RegistryError
+                    error = RegistryForbiddenError if answer.status in _FORBIDDEN else RegistryError
                     raise error(f"{url} answered {answer.status} {answer.reason}")
                 return orjson.loads(await _body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:

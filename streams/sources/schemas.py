@@ -79,7 +79,7 @@ class Schemas:
         self._unknown[schema] = monotonic() + UNKNOWN_SECONDS
 
 
-class Known(dict[SchemaId, Made]):
+class KnownSchemas(dict[SchemaId, Made]):
     """What was made of schemas that records name, each once; so is found once what is wrong with one.
 
     ``kind``: of which they must be.

@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from agents.processor import BatchProcessor
-from agents.served import CHECKPOINT_BATCHES, CHECKPOINT_RECORDS, Served
+from agents.served import CHECKPOINT_BATCHES, CHECKPOINT_RECORDS, ServedPartition
 from agents.topology import Topology
 from lab.scrape import ScrapedSamples
 from state import kinds
@@ -391,14 +391,14 @@ def test_no_entry_of_the_journal_is_replaced_before_a_checkpoint_has_its_records
 
 def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.reopen(1)
-    begun, freeze = list[Served](), Served.freeze
+    begun, freeze = list[ServedPartition](), ServedPartition.freeze
 
-    def counted(served: Served, tick: int = 0) -> None:
+    def counted(served: ServedPartition, tick: int = 0) -> None:
         begun.append(served)
         freeze(served, tick)
 
-    monkeypatch.setattr(Served, "due", lambda self, _: self.ready)
-    monkeypatch.setattr(Served, "freeze", counted)
+    monkeypatch.setattr(ServedPartition, "due", lambda self, _: self.ready)
+    monkeypatch.setattr(ServedPartition, "freeze", counted)
     asyncio.run(scene.processor.fold([Batch(n, batch([forecast("a", 0.3, 1)]), {}, 0) for n in (0, 1)]))
     assert len(begun) == 1
 
@@ -537,7 +537,7 @@ def test_a_checkpoint_is_due_after_records_batches_time_bytes_or_memory(
 ) -> None:
     """While one waits, the next is behind halfway by records or batches."""
     since = time.monotonic() - seconds
-    served = Served(cast("Any", None), number=batches, order=bytearray(records), since=since)
+    served = ServedPartition(cast("Any", None), number=batches, order=bytearray(records), since=since)
     served.engine = cast("Any", SimpleNamespace(weight=weight, full=full))
     assert served.due(Settings(checkpoint_seconds=60.0)) == due
     assert not served.behind

@@ -20,7 +20,7 @@ from agents.server import Server
 from lab.scrape import get
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
-from streams.metrics.mirror import Source
+from streams.metrics.mirror import ChangeSource
 from tests.e2e.world import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def asked(made: Readers, path: str) -> tuple[int, str]:
 
 def test_metrics_are_what_the_parent_says_whenever_it_is_asked(served: Readers) -> None:
     said = [b"first 1\n"]
-    served.answer(Source(lambda: said[0]))
+    served.answer(ChangeSource(lambda: said[0]))
     assert asked(served, "/metrics") == (200, "first 1\n")
     said[0] = b"second 2\n"
     wait_for("the second", lambda: asked(served, "/metrics") == (200, "second 2\n"))
@@ -75,7 +75,7 @@ def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(m
     with Readers(SETTINGS) as made:
         assert asked(made, "/metrics")[0] == 503
         assert asked(made, "/metrics")[0] == 503
-        made.answer(Source(lambda: b"late 1\n"))
+        made.answer(ChangeSource(lambda: b"late 1\n"))
         wait_for("the late one", lambda: asked(made, "/metrics") == (200, "late 1\n"))
 
 
@@ -90,7 +90,7 @@ def test_a_defect_in_what_is_asked_is_logged_and_later_questions_are_answered(
             raise defect
         return b"right 1\n"
 
-    served.answer(Source(text))
+    served.answer(ChangeSource(text))
     assert asked(served, "/metrics")[0] == 503
     assert "no such row" in caplog.text
     wrong[0] = False

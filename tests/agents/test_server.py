@@ -11,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from agents import server as servers
-from agents.server import Answer, Server, named
+from agents.server import Response, Server, named
 from streams.kafka.security import Access
 from tests.agents.serving import HOST, connected, get, said, serving
 from tests.e2e.world import wait_for
@@ -167,9 +167,9 @@ def test_another_pages_name_reads_nothing_and_probes_have_any() -> None:
 def test_a_page_is_asked_by_its_path_whether_that_was_quoted_or_not(path: bytes) -> None:
     asked: list[tuple[str, str]] = []
 
-    def page(path: str, query: str) -> Answer:
+    def page(path: str, query: str) -> Response:
         asked.append((path, query))
-        return Answer(HTTPStatus.OK, [], b"")
+        return Response(HTTPStatus.OK, [], b"")
 
     with serving(pages=page) as server:
         assert said(server, b"GET " + path + b" HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")

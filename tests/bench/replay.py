@@ -15,7 +15,7 @@ import orjson
 
 from lab import demo
 from replay.configuration import Configuration, configurations
-from replay.player import Part, decoded, run
+from replay.player import PartitionReplay, decoded, run
 from replay.processes import seldom_collected
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
@@ -35,9 +35,9 @@ ALONE = (
 TOGETHER = ("minimax", "regret_matching", "platt+regret_matching")
 
 
-def part(source: FileSource, made: list[Configuration], directory: Path) -> Part:
+def part(source: FileSource, made: list[Configuration], directory: Path) -> PartitionReplay:
     """Return a pass over the only partition."""
-    return Part(source, 0, [made], Limits(), None, directory)
+    return PartitionReplay(source, 0, [made], Limits(), None, directory)
 
 
 def empty(source: FileSource, made: list[Configuration]) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from cli import history
 from replay.sources.record import TableError
-from replay.sources.table import Rows
+from replay.sources.table import TableRows
 from replay.sources.times import NEVER
 from streams.config.settings import Settings, SettingsError
 
@@ -418,12 +418,12 @@ BYTES: Final[dict[str, Callable[[random.Random, Table, bytes], bytes]]] = {
 }
 
 
-def read(path: Path, options: Sequence[str]) -> Rows:
+def read(path: Path, options: Sequence[str]) -> TableRows:
     """Read a table as the command would."""
     parser = argparse.ArgumentParser()
     history.add_source(parser)
     source = history.source(parser.parse_args(history.joined(["--table", str(path), *options])), Settings.from_env({}))
-    rows: Rows = source._rows
+    rows: TableRows = source._rows
     return rows
 
 
@@ -455,7 +455,7 @@ def judged(table: Table, directory: Path) -> tuple[str, str]:
     return "read", "; ".join(_differences(table, rows))
 
 
-def _differences(table: Table, rows: Rows) -> Iterator[str]:
+def _differences(table: Table, rows: TableRows) -> Iterator[str]:
     """Say in which columns what was read is not what was written."""
     labels = np.array(table.labels)
     known, times = np.array(table.known), np.array(table.times)

@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.options import MISCONFIGURED
 from cli.replay_table import show
 from replay.configuration import configurations
-from replay.result import Difference
+from replay.result import MetricDifference
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from replay.sources.topics import moment
@@ -55,7 +55,9 @@ def test_a_difference_is_marked_if_it_matters(value: float, mark: str, tmp_path:
     source = FileSource(*written(tmp_path, 3000))
     result, pace = replay(Request(source, configurations(Settings.from_env({}), [], []), resamples=50), {})
     low, high = value - 1e-7, value + 1e-7
-    found = [Difference("present", "raw", metric, value, low, high) for metric in ("ece", "brier", "auc", "recall")]
+    found = [
+        MetricDifference("present", "raw", metric, value, low, high) for metric in ("ece", "brier", "auc", "recall")
+    ]
     told = io.StringIO()
     show(Console(file=told, width=80), replace(result, differences=found), pace)
     line = next(line for line in told.getvalue().splitlines() if "present − raw" in line)

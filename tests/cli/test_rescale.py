@@ -11,12 +11,12 @@ from cli import group_states, rescale
 from replay import moves
 from state import routes
 from state.rescale import Plan, RescaleError
-from state.routes import EVENT, Known, Row
+from state.routes import EVENT, RoutedStream, RouteRow
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.kafka import provenance
 from streams.kafka.partitioner import partition
-from streams.kafka.provenance import Identity
+from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
@@ -74,7 +74,7 @@ def test_an_event_goes_with_its_shard_and_with_the_one_that_it_was_sent_to() -> 
     name = f"{stray}{SCOPED}wide"
     with pytest.raises(RescaleError, match="is in partition"):
         made.of_event(name, "wide", there)
-    row = EVENT.encode(Row(1, 1, [Known(0, "other", "other"), Known(0, "wide", "wide")], []))
+    row = EVENT.encode(RouteRow(1, 1, [RoutedStream(0, "other", "other"), RoutedStream(0, "wide", "wide")], []))
     routed: list[dict[bytes, bytes]] = [{} for _ in range(4)]
     routed[partition(stray.encode(), 4)][b"E" + stray.encode()] = row
     assert plan("stream", routed).of_event(name, "wide", there) == partition(b"wide", 5)
@@ -93,8 +93,8 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
     [('{"id":"a","partitions":[2,2,2]}', '{"id":"a","partitions":[5,5,5]}'), ("by hand", "by hand")],
 )
 def test_what_intake_has_sent_must_be_committed(noted: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def identity(_: object, name: str) -> Identity:
-        return Identity(f"id-of-{name}", 3)
+    async def identity(_: object, name: str) -> TopicIdentity:
+        return TopicIdentity(f"id-of-{name}", 3)
 
     monkeypatch.setattr(provenance, "identity", identity)
     sent = {routes.ORIGIN.key("src@id-of-scores/1"): routes.ORIGIN.seal((40).to_bytes(8, "little"))}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agents.status.score_tables import Table
+from agents.status.score_tables import ScoreTable
 from cli import show_tables
 from state import kinds
 from state.banding import Thresholds
@@ -243,7 +243,7 @@ def test_nothing_is_cut_off_at_80_columns(at_80: Callable[[], str], *, whole: bo
 def test_no_word_of_a_heading_or_a_calibrator_is_broken_at_80_columns(at_80: Callable[[], str]) -> None:
     head = ("segment", "forecasts", "outcomes", "prudent+certified", "came true", "configuration", "off by, points")
     rows = [["country of the customer = DE", *["12,345"] * 6]]
-    show_tables.page_tables(show_tables.console(), [Table("made", head, rows)])
+    show_tables.page_tables(show_tables.console(), [ScoreTable("made", head, rows)])
     described = describe(found(300, Policy("prudent+certified")), "s")
     show_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=False)
     shown = at_80()

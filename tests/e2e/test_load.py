@@ -10,7 +10,7 @@ import pytest
 
 from cli import options
 from replay import first_rows
-from replay.first_rows import Group
+from replay.first_rows import FreshGroup
 from streams.kafka.topics import TopicsError
 from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import Sent
@@ -46,7 +46,7 @@ def live(n: int, p: float) -> Sent:
 
 async def loaded_elsewhere_meanwhile(made: World) -> None:
     """A load that stood still before it wrote anything finds the rows of this one, and writes nothing."""
-    group = Group([(0, 0)] * made.partitions, [(0, 0, 0)] * made.partitions)
+    group = FreshGroup([(0, 0)] * made.partitions, [(0, 0, 0)] * made.partitions)
     with pytest.raises(TopicsError, match="has a state by now, of another run of 'trueup load'"):
         async with first_rows.beginning(made.settings, group, {}, "trueup load"):
             pass

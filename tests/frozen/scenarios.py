@@ -22,7 +22,7 @@ from typing import Any, Final
 import orjson
 
 from lab import flights, fraud, payments
-from lab.player import Message
+from lab.player import TimedRecord
 from state.events import Event, Output
 from state.formats import ARITHMETIC
 from state.policies import Policies
@@ -96,7 +96,7 @@ class Scenario:
         return FOLDER / f"{self.name}.txt"
 
 
-def _of_messages(messages: Iterable[Message], streams: str = "") -> Digests:
+def _of_messages(messages: Iterable[TimedRecord], streams: str = "") -> Digests:
     """Fold records as a worker would that has one partition, under a streams file."""
     digests = Digests()
     with TemporaryDirectory() as folder:
@@ -135,19 +135,19 @@ def _add(digests: Digests, outputs: Sequence[Output], settings: Settings) -> Non
             digests.add(topic, record)
 
 
-def _mixed() -> Iterator[Message]:
+def _mixed() -> Iterator[TimedRecord]:
     for topic, key, value, ts, _ in mixed(20_000).sent:
-        yield Message(ts, topic, key, value)
+        yield TimedRecord(ts, topic, key, value)
 
 
-def _vectors() -> Iterator[Message]:
+def _vectors() -> Iterator[TimedRecord]:
     """Yield forecasts of classes and of numbers, with outcomes that come late, early, twice, revised or never."""
     rng = Random(7)
-    timed: list[tuple[int, int, Message]] = []
+    timed: list[tuple[int, int, TimedRecord]] = []
 
     def send(ms: int, topic: str, event_id: str, **fields: object) -> None:
         value = orjson.dumps({"event_id": event_id, **fields})
-        timed.append((ms, len(timed), Message(ms, topic, event_id.encode(), value)))
+        timed.append((ms, len(timed), TimedRecord(ms, topic, event_id.encode(), value)))
 
     for n in range(6000):
         now, event_id = 1_000_000 + 1000 * n, f"e{n}"

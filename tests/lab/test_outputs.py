@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from lab.demo_report import DemoRun, problems
-from lab.outputs import Outputs
+from lab.outputs import OutputRecords
 from lab.scrape import ScrapedSamples
 
 #: Five outcomes came before their forecast: three were joined, one expired, one still waits.
@@ -37,7 +37,7 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
 
 
 def test_a_run_that_lost_a_record_or_was_not_derived_again_is_no_success() -> None:
-    well = DemoRun({"forecasts": 13, "outcomes": 13}, 1.0, reading(), 0, Outputs())
+    well = DemoRun({"forecasts": 13, "outcomes": 13}, 1.0, reading(), 0, OutputRecords())
     assert problems(well) == []
     assert problems(replace(well, sent={"forecasts": 14, "outcomes": 13})) == ["forecasts sent: 14, but applied: 13"]
     assert "trueup audit ended with status 1" in problems(replace(well, audit=1))[0]
@@ -47,7 +47,7 @@ def test_a_run_that_lost_a_record_or_was_not_derived_again_is_no_success() -> No
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [0, 1, 2, 1, 2]])
 def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come(order: list[int]) -> None:
     records = [{"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "revision": n} for n, y in enumerate((0, 1, 0))]
-    held = Outputs()
+    held = OutputRecords()
     for n in order:
         held.resolved_record(orjson.dumps(records[n]))
     assert held.resolved == {"a": (0.2, 0.5, 0.0)}

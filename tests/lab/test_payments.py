@@ -11,7 +11,7 @@ from lab import payments, picture
 from lab.demo import SCENARIOS, export
 from lab.demo_report import DemoRun
 from lab.fraud import Fraud
-from lab.outputs import Outputs
+from lab.outputs import OutputRecords
 from lab.scrape import ScrapedSamples
 from state.calibrators import make
 from streams.config import stream_config
@@ -24,7 +24,7 @@ ROWS = 4000
 def run() -> tuple[Fraud, DemoRun]:
     """Return payments, and a run whose worker served them raw."""
     played = payments.load(ROWS)
-    held = Outputs()
+    held = OutputRecords()
     events = schedule(played, 45, until_ms=int(played.reports.ms.max()))
     p = play(make("identity"), played, events).p.tolist()
     for event_id, score in zip(played.event_id, p, strict=True):

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from lab import player
-from lab.player import CopartitionError, Message, PlayerProgress, play
+from lab.player import CopartitionError, PlayerProgress, TimedRecord, play
 from streams.kafka.partitioner import partition
 
 #: Before any broker's retention of a week: topics of the tests keep it.
@@ -50,12 +50,12 @@ async def contents(kafka: str, names: list[str]) -> dict[tuple[str, int], list[t
         await consumer.stop()
 
 
-def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[Message]:
+def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[TimedRecord]:
     """Yield n forecasts, each followed by the outcome of the third before it."""
     for i in range(n):
-        yield Message(FIRST + i, forecasts, b"event-%d" % i, b"f%d" % i + b"." * size)
+        yield TimedRecord(FIRST + i, forecasts, b"event-%d" % i, b"f%d" % i + b"." * size)
         if i >= 3:
-            yield Message(FIRST + i, outcomes, b"event-%d" % (i - 3), b"o%d" % (i - 3))
+            yield TimedRecord(FIRST + i, outcomes, b"event-%d" % (i - 3), b"o%d" % (i - 3))
 
 
 def test_partition_is_that_of_kafkas_default_partitioner() -> None:
@@ -65,7 +65,9 @@ def test_partition_is_that_of_kafkas_default_partitioner() -> None:
             assert partition(key, n) == kafkas(key, list(range(n)), list(range(n)))
 
 
-async def played(messages: Iterator[Message], kafka: str, slice_messages: int = player.SLICE) -> list[PlayerProgress]:
+async def played(
+    messages: Iterator[TimedRecord], kafka: str, slice_messages: int = player.SLICE
+) -> list[PlayerProgress]:
     client = {"bootstrap_servers": kafka}
     return [each async for each in play(messages, client, slice_messages=slice_messages)]
 

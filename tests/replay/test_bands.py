@@ -11,7 +11,7 @@ from agents.status import band_tables
 from cli.replay_table import show
 from replay.console import Console
 from replay.report import page
-from replay.result import Pace, Result
+from replay.result import ReplayPace, Result
 from state.scoring.ages import DAY_MS
 from tests.replay import history
 
@@ -67,7 +67,7 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
     wanted = int((last >= 0.6).sum())
     highest = np.sort(last)[-wanted]
     assert block["keeps"] == pytest.approx(highest / (4 - 3 * highest), abs=0.1)
-    show(Console(width=80), result, Pace(1.0, 1, 1.0))
+    show(Console(width=80), result, ReplayPace(1.0, 1, 1.0))
     said = " ".join(capsys.readouterr().out.split())
     assert "plan 0, s: forecasts by band, a day" in said
     assert f"block = {block['keeps']:.4g} (now 0.6)" in said

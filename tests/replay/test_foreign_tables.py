@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from replay.sources.record import TableError
-from replay.sources.table import Columns, Rows, read
+from replay.sources.table import Columns, TableRows, read
 from replay.sources.times import NEVER
 from tests.commands import Trueup
 
@@ -26,7 +26,7 @@ HEADER = "p,y,t"
 ROWS = ".25,1,2026-01-01\n.5,0,2026-01-02"
 
 
-def rows(tmp_path: Path, text: str, columns: Columns = PLAIN) -> Rows:
+def rows(tmp_path: Path, text: str, columns: Columns = PLAIN) -> TableRows:
     path = tmp_path / "in.csv"
     path.write_text(text)
     return read(path, columns)

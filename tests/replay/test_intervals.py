@@ -9,7 +9,7 @@ import pytest
 from cli.replay_table import show
 from replay.console import Console
 from replay.intervals import Apart, described
-from replay.result import Pace
+from replay.result import ReplayPace
 from state.segments import Segment
 from tests.replay.history import replayed
 
@@ -56,5 +56,5 @@ def test_a_replay_judges_the_intervals_of_what_serves(tmp_path: Path, capsys: py
     assert {each["value"] for each in found["segments"]} == {"DE", "FR"}
     assert sum(each["n"] for each in found["segments"]) == sum(each["n"] for each in found["groups"])
     assert all(each["inside"] > 0.7 for each in found["segments"])
-    show(Console(width=80), result, Pace(1.0, 1, 1.0))
+    show(Console(width=80), result, ReplayPace(1.0, 1, 1.0))
     assert "plan, s: intervals of 90%" in " ".join(capsys.readouterr().out.split())

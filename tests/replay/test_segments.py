@@ -10,7 +10,7 @@ from rich.console import Console
 from cli import replay_table
 from replay.report import message
 from replay.report.page import page
-from replay.result import Pace, Result
+from replay.result import ReplayPace, Result
 from state.scoring.warm_up import OF_SEGMENT
 from streams.metrics.segments import DESCRIBED
 from tests.replay.history import replayed
@@ -93,7 +93,7 @@ def test_the_terminal_says_where_the_model_was_wrong_as_the_page_does(
     width: int, result: Result, tmp_path: Path
 ) -> None:
     console = Console(width=width, file=(tmp_path / "said").open("w"))
-    replay_table.show(console, result, Pace(1.0, 1, 1.0))
+    replay_table.show(console, result, ReplayPace(1.0, 1, 1.0))
     console.file.close()
     said = (tmp_path / "said").read_text()
     (changed,) = message.changed(result.contenders[0])
@@ -110,7 +110,7 @@ def test_what_mixes_all_segments_says_so(result: Result) -> None:
 
 def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: Path) -> None:
     console = Console(width=140, file=(tmp_path / "said").open("w"), markup=True)
-    replay_table.show(console, result, Pace(1.0, 1, 1.0))
+    replay_table.show(console, result, ReplayPace(1.0, 1, 1.0))
     console.file.close()
     said = (tmp_path / "said").read_text()
     assert "2 of 4 segments are off; mean ECE of 1 with 2,000 events" in " ".join(said.split())

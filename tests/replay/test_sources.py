@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
-from replay.sources.record import Chunk, Source, SourceRecord, TableError
+from replay.sources.record import Chunk, ReplaySource, SourceRecord, TableError
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
 from state.policy import Policy
@@ -29,7 +29,7 @@ from tests.replay.history import written
 from tests.streams.fakes import record
 
 
-def all_of(source: Source, topic: int, number: int = 0) -> list[SourceRecord]:
+def all_of(source: ReplaySource, topic: int, number: int = 0) -> list[SourceRecord]:
     return [each for chunk in source.read(topic, number) for each in chunk.records]
 
 

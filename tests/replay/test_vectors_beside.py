@@ -9,7 +9,7 @@ import pytest
 from cli import replay_table, show_tables
 from replay.configuration import configurations
 from replay.report.page import page
-from replay.result import RAW, Pace, Result
+from replay.result import RAW, ReplayPace, Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state.served import Served
@@ -125,7 +125,7 @@ def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.Ca
     assert '<span class="verdict better">better</span>' in shown
     parsed = orjson.loads(result.encode())
     assert parsed["contenders"][1]["vectors"]["demand"]["segments"]["scored"] == 2
-    replay_table.show(show_tables.console(), result, Pace(1.0, 1, 1.0))
+    replay_table.show(show_tables.console(), result, ReplayPace(1.0, 1, 1.0))
     printed = capsys.readouterr().out
     assert "this − present" in printed
     assert "country FR" in " ".join(printed.split())
@@ -139,7 +139,7 @@ def test_a_history_that_is_all_warm_up_is_reported_without_figures(
     warm = replayed(tmp_path)
     assert {each.resolved for contender in warm.contenders for each in contender.vectors.values()} == {0}
     assert "No choice can be made for intent" in page(warm).decode()
-    replay_table.show(show_tables.console(), warm, Pace(1.0, 1, 1.0))
+    replay_table.show(show_tables.console(), warm, ReplayPace(1.0, 1, 1.0))
     printed = capsys.readouterr().out
     assert "intent: 0 resolved after the warm-up" in printed
     assert "nan" not in printed

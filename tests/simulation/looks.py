@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from agents.served import Served
+from agents.served import ServedPartition
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust.inputs import DataLossError
@@ -26,7 +26,7 @@ def refused(world: "World") -> list[BaseException | str]:
     return [error for at, error in deaths if at > world.calm and isinstance(error, LOSSES)]
 
 
-def served(actors: Iterable["Actor"]) -> Iterator[tuple[int, Served]]:
+def served(actors: Iterable["Actor"]) -> Iterator[tuple[int, ServedPartition]]:
     """Yield what each of them serves, with the number of the partition."""
     for actor in actors:
         if actor.topology is not None:

@@ -7,7 +7,7 @@ from faust.types import TP
 
 from agents import topology
 from agents.processor import BatchProcessor
-from agents.served import Served
+from agents.served import ServedPartition
 from state import kinds
 from state.journal import NONE, Journal
 from streams.faust import fetching, state_table, stores, write_ring
@@ -70,7 +70,7 @@ def _disk_first(_: Any) -> Any:
 
 
 def _no_head(_: Any) -> Any:
-    async def write(self: BatchProcessor, number: int, served: Served, waiting: Any) -> None:
+    async def write(self: BatchProcessor, number: int, served: ServedPartition, waiting: Any) -> None:
         changes, entry, *_ = waiting
         async for _ in self.pace.slices(changes.slices()):
             pass
@@ -274,13 +274,13 @@ MUTANTS: Final = {
     "a checkpoint is written before the answers of its batches are out": Bug(
         [(BatchProcessor, "_note", _written_early)]
     ),
-    "an entry says that its own answers are out": Bug([(Served, "entry", _answered_early)]),
+    "an entry says that its own answers are out": Bug([(ServedPartition, "entry", _answered_early)]),
     "a row is left out of a checkpoint": Bug([(StateTable, "commit", _rows_dropped)]),
     "rows go to the disk before the changelog": Bug([(StateTable, "commit", _disk_first)]),
     "a checkpoint does not say where the journal goes on": Bug([(BatchProcessor, "_write", _no_head)]),
     "the tail of the outputs is read from one record too late on": Bug([(Outputs, "heard", _heard_late)]),
     "the tail of the outputs is not read": Bug([(Outputs, "heard", lambda _: _deaf)]),
-    "an entry has the order of topics, not that of its records": Bug([(Served, "took", _sorted)]),
+    "an entry has the order of topics, not that of its records": Bug([(ServedPartition, "took", _sorted)]),
     "records are merged by arrival": Bug([(PartitionBuffer, "_new", _by_arrival)]),
     "what is in the journal is not folded again": Bug([(topology.Topology, "applied", _not_again)]),
     "the journal is folded again under the settings of now": Bug([(BatchProcessor, "reopen", _as_now)]),
@@ -308,7 +308,7 @@ MUTANTS: Final = {
     "what is fetched while somebody seeks is taken": Bug([(BatchConsumer, "_take_next", _taken_unread)]),
     "what was dropped is not sought again": Bug([(BatchConsumer, "_seek_back", _never)]),
     "a turn is acknowledged before it is answered": Bug([(topology.Topology, "process", _acknowledged_early)]),
-    "no checkpoint is ever due": Bug([(Served, "due", returning(0))]),
+    "no checkpoint is ever due": Bug([(ServedPartition, "due", returning(0))]),
     "what moved is answered": Bug([(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))], MOVING),
     "rows that were found damaged are restored from where the recovery before ended": Bug(
         [(BatchConsumer, "_claim", lambda _: _vetted_alone)], struck("damaged disk")

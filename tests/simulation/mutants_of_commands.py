@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 
 from agents.sending import Sender
-from agents.served import Served
+from agents.served import ServedPartition
 from agents.taken_up import TakenUp
 from agents.topology import Topology
 from cli import group_states, rescale, streams_file
@@ -22,7 +22,7 @@ from replay.moves import is_of_engine
 from state import kinds
 from state import rescale as state_rescale
 from state.formats import ARITHMETIC
-from state.routes import Row
+from state.routes import RouteRow
 from streams.config import in_force
 from streams.faust import claims, offsets
 from streams.faust.claims import Claims
@@ -63,7 +63,7 @@ def _any_build(restored: Any) -> Any:
 
 
 def _later_outputs(answers: Any) -> Any:
-    def mutant(self: Served, number: int) -> None:
+    def mutant(self: ServedPartition, number: int) -> None:
         answers(self, number)
         if self.waiting is not None:
             self.waiting = self.waiting._replace(said=self.said)
@@ -212,9 +212,9 @@ MUTANTS: Final = {
         [(offsets, "_committed", _never_committed)], SOURCED
     ),
     "the router does not wait for what it sends": Bug([(RoutedOutputs, "send", not_awaited)], SOURCED),
-    "what is known to be acknowledged is sent again": Bug([(Served, "unsaid", _again)], SOURCED),
-    "an older label replaces a newer one": Bug([(Row, "accepted", lambda _: lambda *_: True)], SOURCED),
-    "an early label is forgotten": Bug([(Row, "joined", lambda _: lambda *_: [])], SOURCED),
+    "what is known to be acknowledged is sent again": Bug([(ServedPartition, "unsaid", _again)], SOURCED),
+    "an older label replaces a newer one": Bug([(RouteRow, "accepted", lambda _: lambda *_: True)], SOURCED),
+    "an early label is forgotten": Bug([(RouteRow, "joined", lambda _: lambda *_: [])], SOURCED),
     "commands write under no claim": Bug(
         [(claims._Producer, "append", unstamped)], lambda plan: plan.task in (RESCALE, LOAD)
     ),
@@ -271,5 +271,5 @@ MUTANTS: Final = {
     "no other worker gets what this build cannot fold": Bug(
         [(Member, "leave", returning(None))], lambda plan: plan.task == UPGRADE
     ),
-    "a checkpoint says that later outputs stand before it": Bug([(Served, "answers", _later_outputs)]),
+    "a checkpoint says that later outputs stand before it": Bug([(ServedPartition, "answers", _later_outputs)]),
 }

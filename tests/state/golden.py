@@ -17,12 +17,11 @@ from state.claim import Claim
 from state.coverage import Coverage
 from state.entities import Entities
 from state.evidence import Evidence, issue, learn
-from state.fence import EXPIRY, MATURITY, Fence, Queue
+from state.fence import EXPIRY, MATURITY, Fence, QueueBounds
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.inputs import InputIds, Widths
 from state.kind import Kind
-from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
-from state.ledger import Row as LedgerRow
+from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, LedgerRow, Shadow, names
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
@@ -146,8 +145,8 @@ def _coverage() -> Coverage:
 
 def _fence() -> Fence:
     queues = {
-        (MATURITY, 40): Queue(MATURITY, 40, 3, 70, 1_700_000_000_040),
-        (EXPIRY, 2_592_000_000): Queue(EXPIRY, 2_592_000_000),
+        (MATURITY, 40): QueueBounds(MATURITY, 40, 3, 70, 1_700_000_000_040),
+        (EXPIRY, 2_592_000_000): QueueBounds(EXPIRY, 2_592_000_000),
     }
     return Fence([12, 9], 1_700_000_060_000, 21, [9, 2, 2, 3, 2, 3, 1, 1, 1, 1, 1, 2, 1, 0, 2, 1, 1, 0], queues)
 
@@ -282,13 +281,13 @@ def _witnesses() -> list[Witness]:
     return found.waiting
 
 
-def _route() -> routes.Row:
-    known = [routes.Known(0, "fraud", "fraud#3"), routes.Known(1, "fraud-é", "fraud-é")]
+def _route() -> routes.RouteRow:
+    known = [routes.RoutedStream(0, "fraud", "fraud#3"), routes.RoutedStream(1, "fraud-é", "fraud-é")]
     said = [
         routes.Said(1_700_000_060_000, 1_700_000_059_000, 1.0, 0, "", ""),
         routes.Said(1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
     ]
-    return routes.Row(5, 1_702_592_060_000, known, said)
+    return routes.RouteRow(5, 1_702_592_060_000, known, said)
 
 
 def _journal() -> journal.Entry:

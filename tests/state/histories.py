@@ -22,7 +22,7 @@ from state.effects import Changes, Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring.warm_up import SegmentWarmUp
@@ -195,12 +195,12 @@ class Table(dict[bytes, bytes]):
         row = self.get(kinds.FENCE.key())
         return Fence() if row is None else Fence.decode(row)
 
-    def entry(self, event_id: str) -> Row | None:
+    def entry(self, event_id: str) -> LedgerRow | None:
         """Return an event's ledger row."""
         row = self.get(kinds.LEDGER.key(event_id))
         return None if row is None else kinds.LEDGER.decode(row)
 
-    def entries(self) -> list[Row]:
+    def entries(self) -> list[LedgerRow]:
         """Return every ledger row."""
         return [kinds.LEDGER.decode(row) for key, row in self.items() if key.startswith(kinds.LEDGER.letter)]
 
@@ -220,7 +220,7 @@ def fates(of: Effects | Fence) -> dict[str, int]:
     return {fate: n for fate, n in zip(FATES, of.fates, strict=True) if n}
 
 
-def altered(row: Row, **fields: Any) -> Row:
+def altered(row: LedgerRow, **fields: Any) -> LedgerRow:
     """Return a row that differs from another in these fields."""
     made = kinds.LEDGER.decode(kinds.LEDGER.encode(row))
     for name, value in fields.items():
@@ -386,7 +386,7 @@ def _weights(policies: Policies, stream: str, n: int) -> tuple[float, float]:
     return 10.0 * (n % 4) if policy.weight else 1.0, (1.0, 0.5, 0.05)[n % 3] if policy.label_rate else 1.0
 
 
-def _outcome(answer: Answer, entry: Row | None, n: int) -> float:
+def _outcome(answer: Answer, entry: LedgerRow | None, n: int) -> float:
     if answer == "against":
         return float(entry is None or not cast("float", entry.p) > 0.5)
     if answer == "drift":

@@ -9,7 +9,7 @@ from state import ledger
 from state.engine import Partition
 from state.events import ERASE, Calibrated, Event, Forecast, Outcome, Rejected
 from state.fence import INPUT_FATES, OUTCOME_ERASED
-from state.ledger import Row
+from state.ledger import LedgerRow
 from state.policies import Policies
 from state.policy import Policy
 from state.rescale import Plan, RescaleError, rescaled
@@ -55,7 +55,7 @@ def test_of_an_erased_event_its_name_is_left_and_that_goes_in_its_time(
     one.fold(outcome(1, "a", 1002, ERASE))
     erased = one.table.entry("a")
     assert erased is not None
-    left = Row(ledger.ERASED, erased.born, names=ledger.names("00000000", "", erased.stream))
+    left = LedgerRow(ledger.ERASED, erased.born, names=ledger.names("00000000", "", erased.stream))
     assert erased.encode() == left.encode()
     fence = one.table.fence
     assert (fence.pending, fence.waiting, fence.early) == (sum(each.event_id != "a" for each in before), 0, 0)

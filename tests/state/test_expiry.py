@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.expiry import CHUNK, Expiry, QueueEntry
-from state.fence import EXPIRY, MATURITY, Fence, Queue
+from state.fence import EXPIRY, MATURITY, Fence, QueueBounds
 from tests.state.histories import STEADY, Table
 
 
@@ -99,11 +99,11 @@ def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
     queues.fence.stream_time = 10
     queues.pop_due(CHUNK)
     assert queues.expiry.changes() == {kinds.QUEUE.key(EXPIRY, 10, 0): None}
-    assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, CHUNK, CHUNK, 10)
+    assert queues.fence.queues[EXPIRY, 10] == QueueBounds(EXPIRY, 10, CHUNK, CHUNK, 10)
 
 
 def test_missing_chunk_is_named() -> None:
-    fence = Fence(stream_time=10, queues={(EXPIRY, 10): Queue(EXPIRY, 10, 0, 1, 10)})
+    fence = Fence(stream_time=10, queues={(EXPIRY, 10): QueueBounds(EXPIRY, 10, 0, 1, 10)})
     lost = Expiry(Table().get, fence)
     with pytest.raises(
         LookupError, match=f"expiry chunk {kinds.QUEUE.key(EXPIRY, 10, 0).hex()} is in the fence but not in the"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from state import kinds
-from state.kind import CONFIG, KINDS, LAYOUT, PLAIN, SLOT, STREAM, Kind, Moves, Part
+from state.kind import CONFIG, KINDS, LAYOUT, PLAIN, SLOT, STREAM, KeyPart, Kind, Moves
 from state.policy import Challenger, Policy
 from tests.state.histories import ROOT
 
@@ -65,7 +65,7 @@ def test_two_kinds_cannot_have_one_letter() -> None:
         (Moves.SHARED, (STREAM, LAYOUT, SLOT, CONFIG), "the toys: rows that are added up have layout and slot last"),
     ],
 )
-def test_a_key_that_a_rescale_could_not_read_is_refused(moves: Moves, key: tuple[Part, ...], why: str) -> None:
+def test_a_key_that_a_rescale_could_not_read_is_refused(moves: Moves, key: tuple[KeyPart, ...], why: str) -> None:
     before = dict(KINDS)
     with pytest.raises(ValueError, match=why):
         Kind("0", "the toys", key, {1: PLAIN}, moves, "")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.forecasts import PROBABILITY
-from state.ledger import EARLY, IMMATURE, ISSUED, RESOLVED, WAITING, Row, Shadow, names
+from state.ledger import EARLY, IMMATURE, ISSUED, RESOLVED, WAITING, LedgerRow, Shadow, names
 from tests.state.histories import STEADY
 
 COUNT = st.integers(0, 2**63 - 1)
@@ -45,7 +45,7 @@ PARTS = st.fixed_dictionaries(
         "frozen": st.booleans(),
     }
 )
-ISSUED_ROW = Row(
+ISSUED_ROW = LedgerRow(
     ISSUED, 7, PROBABILITY, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, names("0011aaff", "minimax", "flüge"), b"\1\0\2\0"
 )
 
@@ -55,7 +55,7 @@ ISSUED_ROW = Row(
 def test_decoded_row_is_the_encoded_one(parts: dict[str, object], segments: tuple[bytes, tuple[int, ...]]) -> None:
     layout, groups = segments
     parts = parts | {"layout": layout, "groups": groups}
-    frame = kinds.LEDGER.encode(Row(**parts))  # type: ignore[arg-type]  # by name
+    frame = kinds.LEDGER.encode(LedgerRow(**parts))  # type: ignore[arg-type]  # by name
     read = kinds.LEDGER.decode(frame)
     assert {name: getattr(read, name) for name in parts} == parts | {"shadows": parts["shadows"] or ()}
     assert kinds.LEDGER.encode(read) == frame
@@ -63,6 +63,6 @@ def test_decoded_row_is_the_encoded_one(parts: dict[str, object], segments: tupl
 
 def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert math.isnan(kinds.LEDGER.decode(kinds.LEDGER.encode(ISSUED_ROW)).y)
-    parked = kinds.LEDGER.decode(kinds.LEDGER.encode(Row(EARLY, 5, y=1.0, resolved_ts=900, as_of=900)))
+    parked = kinds.LEDGER.decode(kinds.LEDGER.encode(LedgerRow(EARLY, 5, y=1.0, resolved_ts=900, as_of=900)))
     assert all(math.isnan(each) for each in (parked.raw, parked.p, parked.draw))
     assert (parked.config, parked.calibrator, parked.stream) == ("00000000", "", "")

@@ -15,7 +15,7 @@ from state.fence import FENCE, Fence
 from state.policies import Policies
 from state.policy import Policy
 from state.router import Router
-from state.routes import EVENT, FATES, LABELS, ROUTES, Headers, Label, Route, Routed, Row
+from state.routes import EVENT, FATES, LABELS, ROUTES, Headers, Label, Route, Routed, RouteRow
 from state.witnesses import SEVERAL, WITNESSES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
@@ -47,7 +47,7 @@ class Run:
         """Return what the fence has counted."""
         return dict(zip(FATES, Fence.decode(self.table[FENCE.key()]).fates, strict=False))
 
-    def events(self) -> dict[str, Row]:
+    def events(self) -> dict[str, RouteRow]:
         """Return the rows of events."""
         return {key[1:].decode(): EVENT.decode(row) for key, row in self.table.items() if key.startswith(EVENT.letter)}
 

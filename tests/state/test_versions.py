@@ -11,7 +11,7 @@ import pytest
 
 from state import kinds
 from state.bands import Bands
-from state.calibrators.carried import FEW, OWN, Carried
+from state.calibrators.carried import FEW, OWN, CarriedOver
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.frames import DAMAGE
@@ -62,10 +62,10 @@ class Scored:
     def versions(self) -> Versions:
         return kinds.VERSIONS.decode(self.worker.table[kinds.VERSIONS.key("s")])
 
-    def calibrator(self, version: str) -> Carried:
+    def calibrator(self, version: str) -> CarriedOver:
         config = POLICY.of_version(version).config
         served = kinds.CALIBRATOR.decode(self.worker.table[kinds.CALIBRATOR.key("s", config)], "s")
-        assert isinstance(served.calibrator, Carried)
+        assert isinstance(served.calibrator, CarriedOver)
         return served.calibrator
 
 
@@ -230,7 +230,7 @@ def test_challengers_begin_with_what_challengers_of_the_version_before_were_taug
     seen = []
     for each in policy.of_version("2").challengers:
         served = kinds.CALIBRATOR.decode(scored.worker.table[kinds.CALIBRATOR.key("s", each.config)], "s")
-        assert isinstance(served.calibrator, Carried)
+        assert isinstance(served.calibrator, CarriedOver)
         seen.append(served.calibrator.seen)
     assert seen == [2 * FEW, 0]  # identity serves raw scores, whatever was learnt
 

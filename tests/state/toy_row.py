@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 # ruff: noqa: PLC0415 - the row is declared before what reads declarations is imported
-from state.kind import STREAM, Figure, Kind, Moves, form
+from state.kind import STREAM, Kind, Moves, StreamGauge, form
 
 _COUNT: Final = Struct("<Q")
 
@@ -43,7 +43,7 @@ def main() -> None:
         Moves.SUM,
         "one a stream: how many toys it has",
         shown=True,
-        figures={"toys": Figure("Toys of a stream.", lambda found: float(sum(each.n for each in found)))},
+        figures={"toys": StreamGauge("Toys of a stream.", lambda found: float(sum(each.n for each in found)))},
     )
 
     from cli import reference

@@ -18,7 +18,7 @@ from streams.config.settings import Settings
 from streams.faust.changelog import Writer
 from streams.faust.producing import Produced, RecordBatch
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
-from streams.kafka.provenance import Described, Identity, Origin
+from streams.kafka.provenance import Described, Origin, TopicIdentity
 
 #: Partitions that a wired application has claimed.
 PARTITIONS = 16
@@ -105,11 +105,11 @@ class Producer:
             raise self.failure
         return self.described
 
-    async def identities(self, topics: Iterable[str]) -> list[Identity]:
+    async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
-        return [Identity(self.ids[topic], self.widths[topic]) for topic in topics]
+        return [TopicIdentity(self.ids[topic], self.widths[topic]) for topic in topics]
 
     def batch(self, size: int | None = None) -> Batch:
         return Batch(size or self.size)

@@ -15,7 +15,7 @@ from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Mirror, Source, Standing
+from streams.metrics.mirror import ChangeSource, Mirror, Standing
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.holding import hold
 
@@ -75,7 +75,7 @@ def readings(
     for n, held in enumerate(partitions):
         gauges.assigned(n, held)
     standing = Standing("" if ready else "no partition is served", recovery or Recovery())
-    mirror = Mirror(Source(gauges.exposition, gauges, lambda: standing))
+    mirror = Mirror(ChangeSource(gauges.exposition, gauges, lambda: standing))
     mirror.refresh()
     return Readings(settings or Settings(), mirror, "1.2.3")
 

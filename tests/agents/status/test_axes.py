@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.status.axes import Linear, Log, LogOdds, Times
+from agents.status.axes import Linear, Log, LogOdds, TimeAxis
 
 _DAY = 86_400_000
 
@@ -26,7 +26,7 @@ def test_linear_ticks_are_few_in_order_and_on_the_axis(low: float, span: float) 
 
 @given(st.integers(-(10**12), 4 * 10**12), st.integers(1, 10**12))
 def test_ticks_of_times_are_on_the_axis_and_said_apart(start: int, span: int) -> None:
-    axis = Times(start, start + span, 0.0, 100.0)
+    axis = TimeAxis(start, start + span, 0.0, 100.0)
     ticks = axis.ticks()
     assert len(ticks) <= 10
     assert [value for value, _ in ticks] == sorted({value for value, _ in ticks})
@@ -44,7 +44,7 @@ def test_ticks_of_times_are_on_the_axis_and_said_apart(start: int, span: int) ->
 )
 def test_times_are_said_in_the_calendar(start: str, days: int, said: list[str]) -> None:
     at = int(datetime.fromisoformat(f"{start}T00:00+00:00").timestamp() * 1000)
-    assert [words for _, words in Times(at, at + days * _DAY, 0.0, 1.0).ticks()] == said
+    assert [words for _, words in TimeAxis(at, at + days * _DAY, 0.0, 1.0).ticks()] == said
 
 
 def test_powers_of_ten_are_evenly_apart() -> None:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import ProcessCollector
 
 from agents.server import Server
-from agents.status.beside import Beside
+from agents.status.beside import OtherStages
 from agents.status.pages import Pages
 from streams.config.settings import Settings
 from streams.metrics.routing import IntakeGauges, RouteGauges
@@ -60,7 +60,7 @@ def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
     settings: Settings, intake: Server, router: Server
 ) -> None:
     told = readings(settings=settings)
-    beside = Beside(settings, {"router": router.port, "intake": intake.port})
+    beside = OtherStages(settings, {"router": router.port, "intake": intake.port})
     shown = Pages(type(told)(settings, told.mirror, told.version, beside))
     found = {each["stage"]: each for each in get(shown, "/api/streams").json["worker"]["stages"]}
     assert found["intake"]["unready"] == "no <partition> is read"
@@ -89,5 +89,5 @@ def test_the_page_says_what_every_stage_reads_and_what_becomes_of_it(
 def test_a_stage_that_does_not_answer_is_said_to(settings: Settings, router: Server) -> None:
     port = router.port
     router.close()
-    (found,) = Beside(settings, {"router": port}).read()
+    (found,) = OtherStages(settings, {"router": port}).read()
     assert found == {"stage": "router", "port": port, "unready": "it does not answer", "since": None, "inputs": []}

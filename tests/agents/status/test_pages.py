@@ -36,7 +36,7 @@ from state.served import Served
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Mirror, Overview, Rows, Source
+from streams.metrics.mirror import ChangedRows, ChangeSource, Mirror, Overview
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, folded, learnt, pages, readings, renamed
 from tests.holding import hold, holding
@@ -140,7 +140,7 @@ def test_the_page_of_a_worker_that_does_not_answer_says_so_and_not_what_was_befo
     known = readings(ONE)
     assert "not ready" not in get(Pages(known)).html
 
-    def ask(_: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+    def ask(_: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - as a mirror asks
         raise TimeoutError
 
     known.mirror._ask, known.mirror._until = ask, 0.0
@@ -296,7 +296,7 @@ def test_pages_say_the_truth_of_a_stream_that_has_no_metrics() -> None:
     assert "streams without metrics" not in get(Pages(known)).html
     crowded = Gauges(1, "0", lambda: ())
     crowded.assigned(0, renamed(ONE, "churn", ["s0", "s1"]))
-    application = Pages(replace(known, mirror=Mirror(Source(crowded.exposition, crowded))))
+    application = Pages(replace(known, mirror=Mirror(ChangeSource(crowded.exposition, crowded))))
     hidden = next(iter(crowded.hidden_streams))
     said = told(application, hidden)["error"]
     assert f"holds state of stream '{hidden}', which has no metrics" in said
@@ -543,7 +543,7 @@ def test_a_page_says_how_many_events_taught_nothing_since_the_worker_began() -> 
     gauges = Gauges(10, "1.2.3", lambda: ())
     gauges.assigned(0, ONE)
     gauges.applied(0, Effects(untaught={"churn": 1234}), ONE.fence)
-    mirror = Mirror(Source(gauges.exposition, gauges))
+    mirror = Mirror(ChangeSource(gauges.exposition, gauges))
     application = Pages(Readings(Settings(policies=DEFAULT), mirror, "1.2.3"))
     assert told(application)["untaught"] == 1234
     assert "1,234 events since this worker began" in get(application, stream="churn").text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replay.audit.event_path import Step, verdict
+from replay.audit.event_path import PathStep, verdict
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,12 @@ from replay.audit.event_path import Step, verdict
     ],
 )
 def test_the_verdict_says_how_far_an_event_has_come(stages: str, said: str) -> None:
-    assert verdict([Step(stage, "topic/0@0", 0, {}) for stage in stages.split()]) == said
+    assert verdict([PathStep(stage, "topic/0@0", 0, {}) for stage in stages.split()]) == said
 
 
 def test_the_verdict_says_that_an_event_was_erased() -> None:
-    steps = [Step("resolved", "topic/0@0", 0, {}), Step("outcomes", "topic/0@1", 1, {"event_id": "a", "erase": True})]
+    steps = [
+        PathStep("resolved", "topic/0@0", 0, {}),
+        PathStep("outcomes", "topic/0@1", 1, {"event_id": "a", "erase": True}),
+    ]
     assert verdict(steps) == "it was erased; what it had taught before stays"

@@ -12,14 +12,14 @@ from aiokafka import TopicPartition
 
 from replay import moves
 from replay.audit import checkpoint, follower, intake_verifier, mapper, router_verifier
-from replay.audit.account import Account, Followed, Sent
+from replay.audit.account import Account, Followed, RouterCounts
 from replay.audit.along import NOTHING, Along
-from replay.audit.checkpoint import Begun, Rows
+from replay.audit.checkpoint import AuditProgress, RowsFile
 from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
-from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan
+from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, AuditPlan, RouterSpan, SourceSpan
 from replay.audit.router_verifier import RouterVerifier
 from replay.audit.rows import Memory, digest, read_entry
 from replay.topic_reader import Extent
@@ -87,7 +87,7 @@ class Logs:
         self.first: dict[tuple[int, int], int] = {}
         self.cut: dict[str, int] = {}
         self.committed: dict[str, int] = {}
-        self.begun = Begun()
+        self.begun = AuditProgress()
         #: What intakes have written down of the source partitions.
         self.mapped: dict[tuple[str, int], list[tuple[int, str]]] = {}
         self.files: dict[str, Settings] = {}
@@ -130,7 +130,7 @@ class Logs:
         log = self.written[label, partition]
         log.append(record(log[-1].offset + 1 if log else 0, ts, value, key))
 
-    def plan(self) -> Plan:
+    def plan(self) -> AuditPlan:
         """Return what there is to follow."""
         written = {
             (label, n): Extent(self.first.get((label, n), 0), len(self.written[label, n]))
@@ -151,7 +151,7 @@ class Logs:
         ]
         ids = {topic: f"{i}f" for i, topic in enumerate(self.sources)}
         strict, told = frozenset((0, 1, 2, OUTCOMES)), (self.mapped, self.files)
-        return Plan(self.settings, PARTITIONS, written, spans, [], ids, strict, self.stamped, *told, self.begun)
+        return AuditPlan(self.settings, PARTITIONS, written, spans, [], ids, strict, self.stamped, *told, self.begun)
 
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
@@ -197,9 +197,9 @@ class Logs:
         else:
             self.write(3, n, output.key, encode(output, self.settings.router, n)[2], START)
 
-    def gathered(self, plan: Plan) -> tuple[dict[bytes, bytes], Account]:
+    def gathered(self, plan: AuditPlan) -> tuple[dict[bytes, bytes], Account]:
         """Return what the first pass leaves: entries, and what it found."""
-        entries, account = dict(self.begun.left), Account(left=Begun(written=self.ends()))
+        entries, account = dict(self.begun.left), Account(left=AuditProgress(written=self.ends()))
         for n in range(PARTITIONS):
             gatherer = Gatherer(plan, n)
             for label in (0, 1, 2, LETTERS, OUTCOMES):
@@ -230,7 +230,9 @@ class Logs:
         self.left = account.left
         return account.sources, account.differences
 
-    def routed(self, directory: Path | None = None, upto: int | None = None) -> tuple[Sent, list[OutputDifference]]:
+    def routed(
+        self, directory: Path | None = None, upto: int | None = None
+    ) -> tuple[RouterCounts, list[OutputDifference]]:
         """Return what following the router finds; with a directory, what another audit needs is left there.
 
         ``upto`` is how many entries of each journal there are.
@@ -429,7 +431,7 @@ def test_what_retention_took_is_not_there_any_more_and_never_clean(logs: Logs) -
     logs.first = {(2, 1): 3}
     with pytest.raises(Unauditable, match=r"deleted by retention \(\S*labels/1 begins at offset 3\)"):
         logs.plan().require_kept()
-    logs.begun = Begun(written={"labels/1": 3})
+    logs.begun = AuditProgress(written={"labels/1": 3})
     logs.plan().require_kept()
 
 
@@ -465,7 +467,7 @@ def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path)
 
 
 def test_what_was_left_out_is_kept_until_the_next_audit_begins_behind_it() -> None:
-    settings, left = Settings(), Begun(sources={"scores/0": 7}, routers={1: Rows(Path(), (5, 3))})
+    settings, left = Settings(), AuditProgress(sources={"scores/0": 7}, routers={1: RowsFile(Path(), (5, 3))})
     routes, labels = settings.routes, settings.labels
     kept = [("scores", 0, 7), ("scores", 1, 0), (routes, 1, 5), (labels, 1, 3), (labels, 0, 0)]
     judged = [("scores", 0, 6), (routes, 1, 4), (labels, 1, 2)]
@@ -682,7 +684,7 @@ def moved(tmp_path: Path) -> Logs:
     given = rescaled_routes([dict(sorted(made.rows[n].items())) for n in range(PARTITIONS)], width)
     later = Logs(tmp_path)
     later.given = dict(enumerate(given))
-    later.begun = Begun(
+    later.begun = AuditProgress(
         routers={n: checkpoint.write_rows(tmp_path, checkpoint.BEGAN, n, Memory(part)) for n, part in enumerate(given)}
     )
     later.sources["verdicts"] += made.sources["verdicts"]
@@ -765,5 +767,5 @@ def test_rows_of_an_earlier_audit_that_are_damaged_are_refused(logs: Logs, tmp_p
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Unauditable, match="is damaged"):
         logs.routed(tmp_path)
-    checkpoint.tidy(tmp_path, Begun())
+    checkpoint.tidy(tmp_path, AuditProgress())
     assert list(tmp_path.glob("router-*")) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from replay.result import LARGER, Difference, Result
+from replay.result import LARGER, MetricDifference, Result
 from tests.replay.history import replayed
 
 #: A name that would become an element, an attribute, a comment or a script. Records may hold it.
@@ -47,11 +47,11 @@ def played(
     return replayed(directory, forecasts, late, plans, **{"resamples": 200, **options})
 
 
-def told(pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Difference]:
+def told(pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> list[MetricDifference]:
     """Return differences that say, by metric, -1 for clearly better, 1 for clearly worse, and 0 for neither."""
     found = []
     for (name, against), signs in pairs.items():
         for metric, sign in signs.items():
             value = 0.02 * (-sign if metric in LARGER else sign)
-            found.append(Difference(name, against, metric, value, value - 0.01, value + 0.01))
+            found.append(MetricDifference(name, against, metric, value, value - 0.01, value + 0.01))
     return found

@@ -10,7 +10,7 @@ from replay.figures import Phase
 from replay.report.page import page
 from replay.report.recommendation import Recommendation, choose
 from replay.report.rule import Verdicts
-from replay.result import COMPARED, Difference, Result, drawn
+from replay.result import COMPARED, MetricDifference, Result, drawn
 from tests.replay.report.results import told
 
 USE = "Serve the calibrated scores, by"
@@ -76,13 +76,15 @@ def test_choice_follows_the_rule(
     assert words in sentences
 
 
-def by(result: Result, share: float, width: float = 0.1) -> dict[str, Difference]:
+def by(result: Result, share: float, width: float = 0.1) -> dict[str, MetricDifference]:
     """Return clear differences from raw of a share of its Brier score and of its log loss, and of its ECE none."""
     assert result.contenders[0].overall is not None
     raw = result.contenders[0].overall.settled.raw
     found = {}
     for metric, value in (("brier", share * raw.brier), ("log_loss", share * raw.log_loss)):
-        found[metric] = Difference(A, "raw", metric, value, value - width * abs(value), value + width * abs(value))
+        found[metric] = MetricDifference(
+            A, "raw", metric, value, value - width * abs(value), value + width * abs(value)
+        )
     return found
 
 
@@ -115,7 +117,7 @@ def test_calibration_error_decides_only_where_it_matters(result: Result) -> None
     rate = one.contenders[0].overall.settled.raw.base_rate
     for share, name in ((0.009, "raw"), (0.011, A)):
         value = -share * min(rate, 1 - rate)
-        error = Difference(A, "raw", "ece", value, 1.1 * value, 0.9 * value)
+        error = MetricDifference(A, "raw", "ece", value, 1.1 * value, 0.9 * value)
         assert choose(replace(one, differences=[*by(one, -1e-6).values(), error])).name == name
 
 

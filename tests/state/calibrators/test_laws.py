@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, VECTORS, Answer, Calibrator, Recalibrator, kind, make
-from state.calibrators.carried import Carried
+from state.calibrators.carried import CarriedOver
 from state.calibrators.group_regret import GroupRegret
 from state.forecasts import Classwise, ForecastValue, Law, Normal, Probs, Quantiles, decode, encode
 
@@ -89,7 +89,7 @@ def fresh(spec: str, seed: int = 3) -> Any:
     options = dict(OF_VECTORS.get(spec, {}))
     spec, _, more = spec.partition(" ")
     if more == "carried":
-        begun = Carried(fresh(spec, seed))
+        begun = CarriedOver(fresh(spec, seed))
         begun.carry(0.7, -1.5, 100)
         return begun
     if spec == "group_regret":

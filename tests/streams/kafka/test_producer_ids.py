@@ -10,7 +10,7 @@ from aiokafka import errors
 from aiokafka.client import CoordinationType
 
 from streams.kafka import broker_requests
-from streams.kafka.producer_ids import ForbiddenError, InitProducerId, ProducerIdentity, take
+from streams.kafka.producer_ids import InitProducerId, ProducerIdentity, ProducerIdForbiddenError, take
 
 ID = "trueup-state-changelog-3"
 
@@ -71,9 +71,9 @@ GRANT = r"Write and Describe on TransactionalId trueup-state-changelog-, pattern
     [
         (47, errors.ProducerFenced, "ProducerFenced"),
         (42, errors.KafkaError, "error 42"),
-        (53, ForbiddenError, GRANT),
-        (errors.TransactionalIdAuthorizationFailed(), ForbiddenError, GRANT),
-        (NotImplementedError("version 2"), ForbiddenError, r"older than Apache Kafka 2\.5"),
+        (53, ProducerIdForbiddenError, GRANT),
+        (errors.TransactionalIdAuthorizationFailed(), ProducerIdForbiddenError, GRANT),
+        (NotImplementedError("version 2"), ProducerIdForbiddenError, r"older than Apache Kafka 2\.5"),
     ],
     ids=repr,
 )

@@ -16,7 +16,7 @@ from state.scoring.history import History
 from streams.metrics import exposition
 from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Mirror, Source
+from streams.metrics.mirror import ChangeSource, Mirror
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.holding import hold, holding
@@ -100,7 +100,7 @@ def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str
 def test_every_series_names_the_application() -> None:
     gauges = Gauges(10, "0", lambda: [("ready", (), 1.0), ("lag_records", ("forecasts", "0"), 2.0)], app="eu.b-1")
     gauges.assigned(0, holding({kinds.SCORES.key("s"): SCORES[0]}))
-    text = Mirror(Source(gauges.exposition, gauges), POLICIES, "eu.b-1").exposition()
+    text = Mirror(ChangeSource(gauges.exposition, gauges), POLICIES, "eu.b-1").exposition()
     text += IntakeGauges("0", ["scores"], list, "eu.b-1").exposition()
     samples = [each for family in text_string_to_metric_families(text.decode()) for each in family.samples]
     assert {each.name for each in samples} >= {"trueup_ready", "trueup_resolved", "trueup_mapped_records_total"}

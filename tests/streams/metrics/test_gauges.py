@@ -12,7 +12,7 @@ from state.bands import Bands
 from state.effects import Effects
 from state.engine import Partition
 from state.events import ERASE, Event, Forecast, Outcome, Rejected
-from state.fence import FORECASTS, OUTCOMES, Fence, Queue
+from state.fence import FORECASTS, OUTCOMES, Fence, QueueBounds
 from state.forecasts import ForecastValue, Normal, Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
@@ -540,11 +540,11 @@ def test_what_is_sampled_now_is_shown_as_it_is() -> None:
 def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:
     gauges = made()
     assert value(gauges, "oldest_row_seconds") == 0
-    short, long = Queue(1, 60_000, 3, 4, due=70_000), Queue(1, 3_600_000, 0, 2, due=3_605_000)
+    short, long = QueueBounds(1, 60_000, 3, 4, due=70_000), QueueBounds(1, 3_600_000, 0, 2, due=3_605_000)
     gauges.assigned(0, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 60_000): short})))
     assert value(gauges, "oldest_row_seconds") == 40
     gauges.assigned(1, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 60_000): short, (1, 3_600_000): long})))
     assert value(gauges, "oldest_row_seconds") == 45
-    empty = Queue(1, 3_600_000, 2, 2, due=1)
+    empty = QueueBounds(1, 3_600_000, 2, 2, due=1)
     gauges.assigned(1, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 3_600_000): empty})))
     assert value(gauges, "oldest_row_seconds") == 40

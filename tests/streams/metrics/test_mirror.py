@@ -14,7 +14,7 @@ from state.policies import Policies
 from state.policy import Policy
 from streams.metrics import mirror
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Mirror, Overview, Rows, Source
+from streams.metrics.mirror import ChangedRows, ChangeSource, Mirror, Overview
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.holding import hold, holding
 
@@ -27,16 +27,16 @@ class Scene:
     def __init__(self) -> None:
         self.gauges = Gauges(10, "0", lambda: (), POLICIES)
         self.rows = 0
-        self._source = Source(self.gauges.exposition, self.gauges)
+        self._source = ChangeSource(self.gauges.exposition, self.gauges)
         self._left: int | None = None
         self.mirror = Mirror(self._asked, POLICIES)
 
-    def _asked(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+    def _asked(self, whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - as a mirror asks
         for each in self._source(whole):
             if self._left == 0:
                 raise TimeoutError
             self._left = None if self._left is None else self._left - 1
-            self.rows += isinstance(each, Rows)
+            self.rows += isinstance(each, ChangedRows)
             yield each
 
     def refresh(self, breaks_after: int | None = None) -> None:
@@ -104,7 +104,7 @@ def test_what_has_not_changed_is_not_handed_over_again() -> None:
 def test_a_copy_serves_for_a_while_and_whoever_finds_it_old_waits_for_a_new_one() -> None:
     asked = []
 
-    def ask(whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+    def ask(whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - as a mirror asks
         asked.append(whole)
         yield Overview(str(len(asked)).encode(), cost=60.0)
 
@@ -130,7 +130,7 @@ def test_whoever_waits_behind_a_question_without_an_answer_does_not_wait_in_turn
 ) -> None:
     clock, asked = [100.0], []
 
-    def ask(whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+    def ask(whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - as a mirror asks
         asked.append(whole)
         if len(asked) == 1:
             raise TimeoutError
