@@ -124,8 +124,8 @@ class Faults:
             process.stands = True
             world.loop.call_later(fault.long, self._wake, process)
         elif kind == "cut":
-            world.network.cut.add(actor.name)
-            world.loop.call_later(fault.long, world.network.cut.discard, actor.name)
+            world.network.cut.setdefault(actor.name, [])
+            world.loop.call_later(fault.long, world.network.heal, actor.name)
         elif kind == "jump":
             process.ahead += (fault.long - 1) * 30
         elif kind == "stop":

@@ -21,14 +21,12 @@ from tests.simulation import looks, moves, sources
 from tests.simulation.disk import FULL
 from tests.simulation.folds import NOTHING, Folded, WrongError, fold
 from tests.simulation.log import Record
-from tests.simulation.plan import AMID, LASTING, LOAD, OF_STAGE, PROMOTE, ROUTER, SESSION, UNAWARE, UPGRADE, WORKER
+from tests.simulation.plan import LASTING, LOAD, OF_STAGE, PROMOTE, ROUTER, SESSION, UNAWARE, UPGRADE, WORKER
 from tests.simulation.world import World
 
 #: What may end a process while there are faults: others have taken over, or no broker answers in
 #: time. A full disk may, too.
 EXPECTED: tuple[type[BaseException], ...] = (FencedError, PoisonError, TimeoutError, errors.KafkaError)
-#: The fault by which such a client loses the answer of a rebalance.
-UNANSWERED: Final = f"cut{AMID}a rebalance"
 #: What a planted bug raises that does not fit the product any more.
 MISFITS: Final = (TypeError, ValueError, AttributeError, NameError)
 #: So long a partition may answer nothing while a forecast waits and no fault lasts, s.
@@ -172,13 +170,11 @@ def _silence(world: World, n: int, folded: Folded, answers: Iterable[tuple[Entry
     It is counted from when the forecast came, and from the answer before it.
     """
     times, since = world.kafka.times, world.begun
-    # Whoever never gets the answer for which members wait asks again after `PATIENT`.
-    most = SILENT + PATIENT * any(each.kind == UNANSWERED for each in world.plan.faults)
     for entry, answer in answers:
         waited = [times[each.at - 1] for each in folded.inputs[0][entry.begins[0] : entry.ends[0]]]
         at = times[answer.at - 1]
         silent = looks.longest(max(since, min(waited, default=at)), at, world.faults.spans)
-        if silent > most:
+        if silent > SILENT:
             raise WrongError(f"partition {n} answers nothing for {silent:.1f} s until {at:.1f} s, without a fault")
         since = max(since, at)
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +24,8 @@ class Network:
         self.rng = random.Random(seed)
         #: How often a request meets trouble, from 0 to 1, until `calm`; and how many did.
         self.troubled, self.troubles = 0.0, 0
-        #: Names of processes of which nothing gets through.
-        self.cut: set[str] = set()
+        #: By the name of a process of which nothing gets through: what is sent again when it does, as TCP would.
+        self.cut: dict[str, list[tuple[Context, Callable[[], None]]]] = {}
         #: Called with the name of a process and a request that it is about to send, and again when that was applied.
         self.met: Callable[..., None] = lambda *_, **__: None
 
@@ -37,6 +37,18 @@ class Network:
     def delay(self) -> float:
         """Return how long something is on its way, s."""
         return 0.0005 + 0.004 * self.rng.random() ** 3
+
+    def through(self, process: Process | None, call: Callable[[], None]) -> None:
+        """Call when something of a process gets through, in the order in which it was sent."""
+        if process is not None and (held := self.cut.get(process.name)) is not None:
+            held.append((copy_context(), call))
+        else:
+            call()
+
+    def heal(self, name: str) -> None:
+        """End a cut."""
+        for context, call in self.cut.pop(name, ()):
+            self.loop.call_soon(call, context=context)
 
     def trouble(self) -> str:
         """Return what happens to a request: mostly nothing."""
@@ -97,8 +109,11 @@ class Connection:
 
     def _depart(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
         network = self._network
-        if self._process is None or self._process.name not in network.cut:
+
+        def depart() -> None:
             network.loop.call_later(network.delay(), self._arrived, request, answered, trouble, context=Context())
+
+        network.through(self._process, depart)
 
     def _arrived(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
         if trouble == "lost":
@@ -132,8 +147,9 @@ class Connection:
             network.loop.call_soon(self._next, context=Context())
 
     def _answer(self, answered: asyncio.Future[Any], response: Any) -> None:
-        if self._process is not None and self._process.name in self._network.cut:
-            return
+        self._network.through(self._process, partial(self._take, answered, response))
+
+    def _take(self, answered: asyncio.Future[Any], response: Any) -> None:
         if self._open and (timer := self._pending.pop(answered, None)) is not None:
             timer.cancel()
             if not answered.done():
