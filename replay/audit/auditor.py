@@ -170,7 +170,7 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
     found.resumed = since.checked.forecasts + since.checked.outcomes
     report(found.resumed)
     begins = since.begins
-    require_kept(partition, span, begins)
+    require_kept(task.settings, partition, span, begins)
     since = replace(since, skips=reader.note_skips(partition, span, since.skips))
     found.skipped = [
         f"{topic}/{number}@{why.removeprefix('skipped at ')}" for topic, number, _, why in sorted(since.skips.found)

@@ -186,11 +186,11 @@ def _names(settings: Settings) -> list[str]:
     return [getattr(settings, label.replace("-", "_")) for label in LABELS]
 
 
-def require_kept(partition: int, span: Span, since: Mapping[str, int]) -> None:
+def require_kept(settings: Settings, partition: int, span: Span, since: Mapping[str, int]) -> None:
     """See that no record that is to be read was deleted; what the journal lacks is seen where it goes on."""
     cut = [
-        f"{label}/{partition} begins at offset {span[label].first}"
-        for label in LABELS
+        f"{name}/{partition} begins at offset {span[label].first}"
+        for label, name in zip(LABELS, _names(settings), strict=True)
         if span[label].first > since[label] and (label != "journal" or span[label].first == span[label].end)
     ]
     if cut:
