@@ -38,7 +38,7 @@ class CarriedOver(Calibrator):
     Examples
     --------
     >>> from state.calibrators.identity import Identity
-    >>> calibrator = Carried(Identity())
+    >>> calibrator = CarriedOver(Identity())
     >>> calibrator.predict(0.2).p
     0.2
     >>> calibrator.carry(1.0, math.log(4.0), 50)

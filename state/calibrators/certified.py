@@ -222,7 +222,9 @@ class Certified(Calibrator):
         self.learnt += 1
         self._counted += 1
         c: int = o if y > 0.5 else z
-        cell = self._begun(c)
+        cell = self._cells[c]
+        if cell is NONE:
+            cell = self._cells[c] = Cell()
         if y > 0.5:
             cell.ahead = max(cell.ahead, cell.ones - ones)
             cell.ones += 1
@@ -254,11 +256,10 @@ class Certified(Calibrator):
                 self._find_way(i)
 
     def _begun(self, c: int) -> Cell:
-        """Return a cell to be changed."""
-        cell = self._cells[c]
-        if cell is NONE:
-            cell = self._cells[c] = Cell()
-        return cell
+        """Return a cell to be changed; `update` does the same without the call."""
+        if self._cells[c] is NONE:
+            self._cells[c] = Cell()
+        return self._cells[c]
 
     def _has_evidence(self) -> bool:
         return min(self._first_ones, self._counted - self._first_ones) >= self._asked
@@ -271,6 +272,7 @@ class Certified(Calibrator):
         z, o, p, _, _, _ = _TICKET.unpack(ticket)
         self._revised += 1
         before, now = (o, z) if was > 0.5 else (z, o)
+        self._begun(before)
         self._count(before, p, was, -1, 0.0)
         cell = self._begun(now)
         if y > 0.5:
@@ -280,8 +282,8 @@ class Certified(Calibrator):
         self._count(now, p, y, 1, p * (1.0 - p))
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
-        """Add an event to a cell (sign 1) or remove it (-1). Margins never fall."""
-        cell = self._begun(c)
+        """Add an event to a cell that is begun (sign 1) or remove it (-1). Margins never fall."""
+        cell = self._cells[c]
         self._packed[c] = b""
         cell.events += sign
         cell.off += sign * (p - y)

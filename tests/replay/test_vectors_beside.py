@@ -32,6 +32,8 @@ shadow = [{ calibrator = "multiclass", options = { classes = 3, each = "platt" }
 N = 1500
 #: All take 35 days, which begin with a month.
 STEP_MS = 2_000_000
+#: After this, what has no outcome expires: 30 days.
+TTL_MS = 2_592_000_000
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,9 @@ def test_segments_are_described_with_label_coverage(result: Result) -> None:
         assert {each["value"] for each in segments["worst"]} == {"DE", "FR"}
         assert sum(each["events"] for each in segments["worst"]) == N * 2 // 3
         assert sum(each["issued"] for each in segments["worst"]) == N
-        assert [each["coverage"] for each in segments["worst"]] == pytest.approx([2 / 3, 2 / 3], abs=0.05)
+        known, expired = N * 2 / 3, (N - TTL_MS / STEP_MS) / 3
+        of = known / (known + expired)
+        assert [each["coverage"] for each in segments["worst"]] == pytest.approx([of, of], abs=0.02)
         corrected = stream == "demand"  # by its calibrator; that of classes is told to serve raw forecasts
         assert all(each["sounds"] for each in segments["worst"]) is not corrected
         assert segments["recently_off"] == (0 if corrected else 2)
