@@ -17,9 +17,11 @@ SCALES: Final = {"probability": (0.0, 1.0), "percent": (0.0, 100.0), "permille":
 LOG_ODDS: Final = "log-odds"
 #: What a unit may be, in words.
 UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
-#: A larger share of scores in no unit interval, or more different ones, are a wrong unit and no marks of errors such as
-#: -1: of the percents of a rare event 99 in 100 look like probabilities.
-MOST_OUTSIDE, _MOST_MARKS = 0.01, 3
+#: A larger share of scores in no unit interval is a wrong unit, not a few wrong rows.
+MOST_OUTSIDE: Final = 0.01
+#: Of the percents of a rare event 99 in 100 look like probabilities. So are more different values beyond a 1 in float32
+#: up to this, which may be percents or permilles.
+_MOST_MARKS, _BEYOND, _PERMILLE = 3, 1 + 1e-6, 1000.0
 #: So far beyond 0 or 1 a probability is only rounded.
 _ROUNDED: Final = 4e-15
 #: Numbers by the mark before their fraction, and those with marks between their thousands; log-odds may be infinite.
@@ -142,7 +144,7 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
     first = f"the first is {column.at(at)}"
     share = outside.sum() / known.sum()
     many = counted(outside.sum(), "score")
-    if share > MOST_OUTSIDE or len(np.unique(values[outside])) > _MOST_MARKS:
+    if share > MOST_OUTSIDE or (unit == "probability" and _percents(values[known]) > _MOST_MARKS):
         many = f"{share:.0%} of the scores are" if share > MOST_OUTSIDE else many
         raise TableError(
             f"{column.option} {shown(column.name)}: {many} not {between} (from "
@@ -150,6 +152,16 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
             "empty those that are errors"
         )
     return ReadScores(shares, [f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
+
+
+def _percents(values: Floats) -> int:
+    """Count different values that may be percents or permilles, where most are probabilities.
+
+    Whole numbers among fractions are no such values but marks, such as 998 and 999.
+    """
+    whole = np.rint(values) == values
+    may_be = (values > _BEYOND) & (values <= _PERMILLE) & (~whole | whole.all())
+    return len(np.unique(values[may_be]))
 
 
 def _ungrouped(column: Column, cells: list[str]) -> list[str]:

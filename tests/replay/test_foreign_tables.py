@@ -58,6 +58,29 @@ def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp
     # Percents of a rare event: 99 in 100 of them are probabilities, too, and the highest are not.
     with pytest.raises(TableError, match=r"4 scores are not in \[0, 1\] .* --score-unit says"):
         rows(tmp_path, "".join([*many, *(f"1.{n},1,2026-01-01\n" for n in range(5))]))
+    with pytest.raises(TableError, match=r"5 scores are not in \[0, 1\] .* --score-unit says"):
+        rows(
+            tmp_path,
+            "".join([f"{HEADER}\n", *["0,1,2026-01-01\n"] * 600, *(f"{n},1,2026-01-01\n" for n in range(1, 7))]),
+        )
+
+
+@pytest.mark.parametrize(
+    ("marks", "made", "unit"),
+    [
+        ("-9 -8 -2 -1", ".{}", "probability"),
+        ("996 997 998 999 9999", ".{}", "probability"),
+        ("-1e-9 -2e-9 1.0000001 1.0000002 1.0000003", ".{}", "probability"),
+        ("9000 9001 9002 9003", "{}", "850,300"),  # of a credit bureau
+        ("100.5 101.5 102.5 103.5", "0.{}", "percent"),
+    ],
+)
+def test_marks_of_errors_are_no_other_unit(tmp_path: Path, marks: str, made: str, unit: str) -> None:
+    lines = [*(made.format(n) for n in range(301, 801)), *marks.split()]
+    found = rows(
+        tmp_path, f"{HEADER}\n" + "".join(f"{each},1,2026-01-01\n" for each in lines), replace(PLAIN, unit=unit)
+    )
+    assert f"{len(marks.split())} scores are not in" in found.notes[-1]
 
 
 def test_log_odds_of_certain_scores_are_infinite(tmp_path: Path) -> None:
