@@ -243,6 +243,8 @@ def _columns(
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
+    if header.separator == " ":  # an empty cell cannot be seen there, and those behind it would take its place
+        least = sum(map(bool, header.cells))
     again: list[int] = []
     with _text(path, encoding) as file:
         reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)

@@ -186,6 +186,11 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("202401"), PLAIN, "--time-format '%Y%m'"),
+        (
+            "id p y t country channel\na .5 1 2026-01-01 NL web\nb .5 1 2026-01-01  web\n",
+            replace(PLAIN, segments=("country",)),
+            "row 3 has 5 cells, and the header names 6",
+        ),
         (timed("2 days 03:04:05"), PLAIN, "which is no date; --time needs a column with dates"),
         (
             f"{HEADER},known\n.5,1,2026-01-01,13.01.2026\n",
