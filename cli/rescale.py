@@ -288,7 +288,7 @@ async def _teller(
         kept = {in_force.LOADED_ROW + key for key, _ in rows}
         kept |= {in_force.LOADED_ROUTE + key for part in routes for key, _ in part}
         for key in written[n]:
-            if key.startswith((in_force.LOADED_ROW, in_force.LOADED_ROUTE)) and key not in kept:
+            if key.startswith(in_force.FIRST_ROWS) and key not in kept:
                 await producer.send_and_wait(new.configurations, None, key, partition=n)
 
     return tell

@@ -1,7 +1,7 @@
 """The topics of an audit, read from offset to offset, one partition of each at a time."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -29,7 +29,7 @@ class PartitionReader(TopicReader):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        #: By partition the records of the topic of what is in force.
+        #: By partition the records of the topic of what is in force, without the rows that it began with.
         self._told: dict[int, dict[bytes, bytes]] = {}
 
     def place(self, label: str, partition: int) -> TopicPartition:
@@ -37,13 +37,15 @@ class PartitionReader(TopicReader):
         return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
 
     def told(self, partition: int) -> dict[bytes, bytes]:
-        """Return the records of the topic of what is in force, of one partition."""
+        """Return the records of the topic of what is in force, of one partition, without its first rows."""
         if partition not in self._told:
-            place = self.place("configurations", partition)
-            (records,) = self.stretches(self.extents([place]))
-            found = {record.key: record.value for record in records}
-            self._told[partition] = {key: value for key, value in found.items() if key and value is not None}
+            self._told[partition] = self._kept(partition, lambda key: not key.startswith(in_force.FIRST_ROWS))
         return self._told[partition]
+
+    def _kept(self, partition: int, wanted: Callable[[bytes], bool]) -> dict[bytes, bytes]:
+        (records,) = self.stretches(self.extents([self.place("configurations", partition)]))
+        found = {record.key: record.value for record in records if record.key and wanted(record.key)}
+        return {key: value for key, value in found.items() if value is not None}
 
     def in_force(self, partition: int, kind: bytes = in_force.WORKER) -> list[InForce]:
         """Return the configurations in force that workers, or routers, wrote in a partition; raises `Unauditable`."""
@@ -73,8 +75,8 @@ class PartitionReader(TopicReader):
         return self._first(partition, in_force.LOADED_ROUTE, upstream.routes if upstream else 0, said)
 
     def _first(self, partition: int, prefix: bytes, count: int, said: Loaded) -> dict[bytes, bytes]:
-        found, begin = self.told(partition), len(prefix)
-        rows = {key[begin:]: row for key, row in found.items() if key.startswith(prefix)}
+        found, begin = self._kept(partition, lambda key: key.startswith(prefix)), len(prefix)
+        rows = {key[begin:]: row for key, row in found.items()}
         if len(rows) != count:
             place = f"{self._settings.configurations}/{partition}"
             raise Unauditable(f"{place} has {len(rows):,} of {count:,} rows that it began with, of {said}")

@@ -294,6 +294,8 @@ def _wrong(
     at = next(at for at, cell in enumerate(texts) if cell and (kind(cell) != most or not most))
     if form:
         said = f", which is not written as {form}, as {others}" if count else f", not written as {form}"
+        if _told(texts, _usual, clock)[0].keys() == {ISO}:
+            return column.wrong(at, f"{said}; leave the format out: all are {ISO}")
         others_fit = _fitting([cell for cell in texts if cell][:_TRIED], clock)[:1] if kinds[""] > count else ()
         fits = "".join(f", such as '{each}'" for each in others_fit)
         return column.wrong(at, f"{said}; correct it, leave it empty, or give another {column.option}-format{fits}")

@@ -40,6 +40,8 @@ _CONFIGURATION: Final = b"configuration/"
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
 LOADED_ROUTE: Final = b"loaded-route/"
+#: Keys of those rows begin so; they are as many as a state has.
+FIRST_ROWS: Final = (LOADED_ROW, LOADED_ROUTE)
 
 
 class InForceError(ValueError):

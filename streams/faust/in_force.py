@@ -65,7 +65,8 @@ async def announced(
     kept: dict[int, dict[bytes | None, bytes | None]] = defaultdict(dict)
     async for _, records in whole_topics.batches(settings, [settings.configurations], starts=starts):
         for record in records:
-            kept[record.partition][record.key] = record.value
+            if not (record.key or b"").startswith(in_force.FIRST_ROWS):
+                kept[record.partition][record.key] = record.value
     return {partition: in_force.read(held.items(), kind) for partition, held in kept.items()}
 
 

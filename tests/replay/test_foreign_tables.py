@@ -187,6 +187,11 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("202401"), PLAIN, "--time-format '%Y%m'"),
         (
+            f"{HEADER}\n.5,1,2026-01-01 10:00:00 UTC\n.5,1,2026-01-01 10:00:00.001 UTC\n",  # as BigQuery cuts zeros
+            replace(PLAIN, time_format="%Y-%m-%d %H:%M:%S.%f UTC"),
+            "as 1 other cell is; leave the format out: all are ISO 8601",
+        ),
+        (
             "id p y t country channel\na .5 1 2026-01-01 NL web\nb .5 1 2026-01-01  web\n",
             replace(PLAIN, segments=("country",)),
             "row 3 has 5 cells, and the header names 6",
