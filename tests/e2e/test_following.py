@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaProducer
 
 from replay.audit import auditor, event_path
 from tests.e2e.test_intake import Hour, made
+from tests.e2e.test_rescale import rescale
 from tests.e2e.world import MakeWorld, World
 
 
@@ -70,3 +71,26 @@ def append(w: World, topic: str, partition: int, key: bytes | None, value: bytes
             await producer.send_and_wait(topic, value, key=key, partition=partition, timestamp_ms=ts)
 
     asyncio.run(run())
+
+
+def test_a_group_that_was_moved_is_followed_from_the_move_on(world: MakeWorld, tmp_path: Path) -> None:
+    hour = Hour(world, tmp_path, "moved")
+    old, sent = hour.world, made(600, seed=5)
+    half = len(sent) // 2
+    with hour.stages("intake", "router", "worker"):
+        hour.send(sent[:half])
+        hour.wait()
+        assert [each.stop() for each in hour.running] == [0, 0, 0]
+    new = world(partitions=3, TRUEUP_STREAMS=old.environment["TRUEUP_STREAMS"], TRUEUP_BATCH_RECORDS="200")
+    moved = rescale(old, new)
+    assert moved.returncode == 0, moved.stderr
+    hour.world = new
+    with hour.stages("intake", "router", "worker"):
+        hour.send(sent[half:])
+        hour.wait()
+        assert [each.stop() for each in hour.running] == [0, 0, 0]
+    account = new.agree("--sources", "--checkpoint", str(tmp_path))
+    assert account["followed"]["sources"]["records"] == len(sent) - half
+    assert account["followed"]["sources"]["copies"] == 0
+    assert f"'trueup state rescale' made of {old.name}" in account["loaded"]["2"]
+    assert new.agree("--sources", "--checkpoint", str(tmp_path))["followed"]["sources"]["records"] == 0
