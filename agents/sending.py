@@ -7,6 +7,7 @@ from time import perf_counter, time
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from agents.notices import Notices
@@ -184,6 +185,8 @@ class Sender:
         ]
         ends: list[Any] = await asyncio.gather(*sent, return_exceptions=True)
         for end, (_, topic, partition) in zip(ends, batches, strict=True):
-            if isinstance(end, BaseException):
+            if isinstance(end, (KafkaError, asyncio.CancelledError)):
                 raise TimeoutError(f"not acknowledged: {topic}/{partition} ({end!r})") from end
+            if isinstance(end, BaseException):  # a defect, which the log shows with its traceback
+                raise end
         return [int(each.offset) for each in ends]

@@ -199,6 +199,8 @@ class Counting:
     def _segments(self, service: Service, row: LedgerRow) -> list[Any]:
         """Return the scores of a row's segments, to be changed by the caller."""
         found: list[Any] = []
+        if not row.groups:
+            return found
         seen: _Counted = service.seen
         if seen.segments is None:
             seen.segments = {}

@@ -8,6 +8,8 @@ from typing import Final
 #: A byte of a word, and where a word or a mark begins: not inside a word.
 _INSIDE: Final = re.compile(rb"[\w-]")
 _WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
+#: The digits of an escaped character.
+_DIGITS: Final = re.compile(r"(?<=\\u)[0-9a-f]{4}")
 
 
 def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
@@ -17,7 +19,7 @@ def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
     field, which may look like more of the word: there another text that is just twice as long is taken for it, too. In
     JSON a text may also be escaped.
     """
-    wanted = {form.encode() for each in texts for form in (each, json.dumps(each)[1:-1])}
+    wanted = {form.encode() for each in texts for form in _forms(each)}
     #: By size, what Protobuf and Avro write before a text of so many bytes.
     lengths = {size: (_varint(size), _varint(2 * size)) for size in sorted({len(each) for each in wanted})}
 
@@ -34,6 +36,13 @@ def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
         )
 
     return holds
+
+
+def _forms(text: str) -> set[str]:
+    """Return a text, and how JSON has it: some escape all but ASCII, in digits of either case, and some slashes."""
+    forms = {json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (True, False)}
+    forms |= {_DIGITS.sub(lambda found: found[0].upper(), each) for each in forms}
+    return {text} | forms | {each.replace("/", "\\/") for each in forms}
 
 
 def _varint(number: int) -> bytes:

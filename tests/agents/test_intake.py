@@ -413,6 +413,15 @@ async def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committ
     assert scene.consumer.commits == []
 
 
+@story
+async def test_a_defect_in_a_send_ends_it_as_what_it_is(scene: Scene) -> None:
+    await scene.begin()
+    scene.producer.failure = ZeroDivisionError("a defect")
+    scene.give(S0, score("e1"))
+    await scene.steps()
+    assert scene.intake.failure is scene.producer.failure
+
+
 @pytest.mark.parametrize("where", ["canonical", "lacking"])
 @story
 async def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
