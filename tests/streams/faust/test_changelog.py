@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from state import kinds
-from streams.faust.changelog import Changelog, FencedError, MovedError, Writer
+from streams.faust.changelog import Changelog, FencedError, MovedError, TooLargeError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.clock import Clock
 from tests.streams.fakes import Producer
@@ -82,6 +82,15 @@ def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Produc
     assert not worker.due(0)
     assert kinds.CLAIM.decode(rows[kinds.CLAIM.key()] or b"").epoch == 1
     worker.write(b"b")
+
+
+def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    worker._size = 1000
+    with pytest.raises(TooLargeError):
+        asyncio.run(worker.append({0: {bytes([i]): bytes(500) for i in range(3)}}))
+    worker.write(b"a")  # the log would refuse it after a gap
 
 
 def test_an_overtaken_worker_that_confirms_is_told_and_overtakes_nobody(producer: Producer) -> None:
