@@ -55,6 +55,8 @@ class Marker:
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
         #: Evidence by layout and slot.
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
+        #: Whether labels have a known chance.
+        self._by_chance: bool = policy is not None and bool(policy.label_rate)
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
         if bands is not None and bands.moving:
@@ -166,7 +168,7 @@ class Marker:
         if not width:
             return
         bands, before, now = marks[:4], marks[5], marks[6]
-        stands = round(UNIT * chances.weight(row.chance))
+        stands = round(UNIT * chances.weight(row.chance)) if self._by_chance else UNIT
         self._counting(bands, *kinds.WHOLE, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
         for slot in row.groups:
             self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0, stands)

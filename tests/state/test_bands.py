@@ -236,19 +236,6 @@ def test_bands_of_labels_that_somebody_chose_are_worth_what_they_are_among_all_f
     assert found.cost == pytest.approx(100 * true[0][1] + sum(true[1]), rel=0.2)
 
 
-@pytest.mark.parametrize("changed", [{"bands": None}, {"label_rate": ""}, {"calibrator": "platt"}])
-def test_a_label_counts_by_the_chance_of_its_forecast_whatever_is_configured_when_it_comes(changed: Any) -> None:
-    policy = Policy("identity", bands=FIXED, label_rate="chance")
-    fed = Fed(policy)
-    fed.forecast("e", 0.45, chance=0.1)
-    fed.worker = Worker(Policies([("s", replace(policy, **changed))]), fed.worker.table)
-    fed.outcome("e", 0.0)
-    fed.worker = Worker(Policies([("s", policy)]), fed.worker.table)
-    fed.outcome("e", 1.0, 3000)
-    counts = fed.counts(policy)
-    assert [counts.of(1, what) for what in (KNOWN, ONES)] == [[0, 0, 10], [0, 0, 10]]
-
-
 def test_without_bands_there_are_points_alone() -> None:
     fed = Fed(Policy("identity", points=CARD))
     answers = [fed.forecast("e", 0.5), fed.forecast("e", 0.5), fed.forecast("f", 0.5)]
