@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.world import MakeWorld
+from tests.e2e.world import MakeWorld, wait_for
 from tests.events import Sent
 
 START = 1_700_000_000_000
@@ -51,6 +51,7 @@ def test_chances_and_weights_survive_a_kill_and_audit_and_replay_agree_with_what
     w.send(sent[len(sent) // 2 :])  # before it starts: replay has the order of a worker that catches up
     with w.worker() as worker:
         w.wait_until_applied()
+        wait_for("a scrape of the stream", lambda: worker.metric("weighted_outcomes", stream="cards") > 0)
         happened = worker.metric("weighted_outcomes", stream="cards")
         expected = worker.metric("weighted_forecasts", stream="cards", kind="calibrated")
         assert worker.stop() == 0
