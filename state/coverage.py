@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state import counts
+from state.quick import search
 
 #: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
 CELL: Final = 16
@@ -162,23 +163,13 @@ class Coverage:
             del cells[at + 3 : at + 6]
             end, size = first + 1, 2 * size
 
-    def _cell(self, born: int) -> int:
-        """Return the last cell that begins at ``born`` or before; -1 if there is none."""
-        cells, low, high = self._cells, 0, len(self._cells) // 3
-        while low < high:
-            middle = (low + high) // 2
-            if cells[3 * middle] <= born:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
-
     def label(self, born: int, place: float, now_ms: int) -> bool:
         """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells.
 
         Returns whether ``uncovered`` changed; ``now_ms`` is stream time.
         """
-        cell, cells = self._cell(born), self._cells
+        cells = self._cells
+        cell = search(cells[::3], born) - 1  # the last one that begins then or before
         if cell < 0:
             return False
         if cells[3 * cell + 2] < cells[3 * cell + 1]:

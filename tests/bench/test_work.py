@@ -67,7 +67,7 @@ def calls_an_event(policy: Policy, said: Callable[[float], str] = '"p":{:.4f}'.f
     [
         ("histogram", 83),
         ("platt+regret_matching", 101),
-        ("prudent", 125),
+        ("prudent", 124),
         (DEFAULT_CALIBRATOR, 137),
     ],
 )
