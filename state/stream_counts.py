@@ -47,12 +47,12 @@ class StreamCounts:
 
     def encode(self) -> bytes:
         """Return the parts; layout in the class's notes."""
-        made = b""
-        for letter in sorted(self._parts):
-            part = self._parts[letter]
-            payload = part if isinstance(part, bytes) else KINDS[letter].payload(part)
-            made += _PART.pack(letter, len(payload)) + payload
-        return made
+        return joined(
+            {
+                letter: part if isinstance(part, bytes) else KINDS[letter].payload(part)
+                for letter, part in self._parts.items()
+            }
+        )
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, get: Get) -> "StreamCounts":
