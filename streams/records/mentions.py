@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from streams.records.output_avro import varint
+
 #: A byte of a word, and where a word or a mark begins: not inside a word.
 _INSIDE: Final = re.compile(rb"[\w-]")
 _WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
@@ -21,7 +23,7 @@ def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
     """
     wanted = {form.encode() for each in texts for form in _forms(each)}
     #: By size, what Protobuf and Avro write before a text of so many bytes.
-    lengths = {size: (_varint(size), _varint(2 * size)) for size in sorted({len(each) for each in wanted})}
+    lengths = {size: (varint(size), varint(2 * size)) for size in sorted({len(each) for each in wanted})}
 
     def holds(value: bytes) -> bool:
         words = value.lstrip()[:1] == b"{"
@@ -43,14 +45,6 @@ def _forms(text: str) -> set[str]:
     forms = {json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (True, False)}
     forms |= {_DIGITS.sub(lambda found: found[0].upper(), each) for each in forms}
     return {text} | forms | {each.replace("/", "\\/") for each in forms}
-
-
-def _varint(number: int) -> bytes:
-    rest, last = [], number
-    while last > 127:
-        rest.append(last & 127 | 128)
-        last >>= 7
-    return bytes([*rest, last])
 
 
 def _whole(value: bytes, begin: int, end: int) -> bool:

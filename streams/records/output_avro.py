@@ -221,12 +221,16 @@ def _text(value: str) -> bytes:
 
 def _long(value: int) -> bytes:
     """Return a whole number as a zigzag varint."""
-    left = value << 1 if value >= 0 else ((-value) << 1) - 1
-    if left < 128:
-        return bytes((left,))
+    return varint(value << 1 if value >= 0 else ((-value) << 1) - 1)
+
+
+def varint(number: int) -> bytes:
+    """Return a number, at least 0, in groups of seven bits, the lowest first, as Avro and Protobuf write it."""
+    if number < 128:
+        return bytes((number,))
     found = bytearray()
-    while left >= 128:
-        found.append(left & 127 | 128)
-        left >>= 7
-    found.append(left)
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
     return bytes(found)
