@@ -112,6 +112,12 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         """Call a method of the consumer; Faust would hand it to the thread."""
         return await maybe_async(fun(*args, **kwargs))
 
+    def close(self) -> None:
+        """Do nothing: Faust calls it when the group moves partitions amid a stop, and what stops closes it then.
+
+        Faust's would close the connections under a commit, which then tries again for ever, and leave the fetcher.
+        """
+
     async def _gather_remaining_tasks(self) -> None:
         """Do nothing: the other tasks of the loop are not the consumer's."""
 
