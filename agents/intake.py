@@ -122,8 +122,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             producer = Producer(settings, self.contact, options)
             self._sender.producer = await stack.enter_async_context(producer)
             self._consumer = self._made_consumer(options)
-            await self._consumer.start()
             stack.push_async_callback(stop_consumer, self._consumer)
+            await self._consumer.start()
             taken, topics_read = self._taken, list(self.maker.readers)
             taken.read = guard(
                 self._consumer, topics_read, lambda _: settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})

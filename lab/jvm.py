@@ -120,7 +120,8 @@ class JavaServer:
         try:
             while not answers():
                 if not self.alive:
-                    raise self.error(f"{self.said} died while starting; its log ends:\n{self.tail()}")
+                    status = self._jvm and self._jvm.returncode
+                    raise self.error(f"{self.said} ended with {status} while starting; its log ends:\n{self.tail()}")
                 if time.monotonic() > deadline:
                     raise self.error(
                         f"{self.said} was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}"

@@ -190,8 +190,8 @@ class Standbys:
 
     async def _read(self) -> None:
         consumer = changelog_consumer(self._settings, self._contact)
-        await consumer.start()
         try:
+            await consumer.start()
             consumer._fetcher._records = prefetched = AuthoredFetches(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
             self._heads = prefetched.heads
             self._restart()

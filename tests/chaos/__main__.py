@@ -18,7 +18,7 @@ from tests.chaos.judge import Verdict
 def main() -> int:
     """Run a campaign and judge it; 0 if all is as it is derived again, and promises were kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    names = sorted({kind.name for kind in (*KINDS[1], *KINDS[3], *sources.KINDS)})
+    names = sorted({kind.name for each in (KINDS, sources.KINDS) for kinds in each.values() for kind in kinds})
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=200_000, help="least events; each is about two records")
     parser.add_argument("--payments", type=int, default=40_000, help="least payments of the sources; about 2.5 records")
@@ -35,13 +35,14 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     total, every, good = Verdict(), list[Seen](), True
-    for name, kinds, workers, stage, least in (
-        ("workers", KINDS[options.brokers], options.workers, campaign.asked, options.events),
-        ("sources of other keys", sources.KINDS, 1, sources.asked, options.payments),
+    brokers = options.brokers
+    for name, kinds, workers, partitions, stage, least in (
+        ("workers", KINDS[brokers], options.workers, options.partitions, campaign.asked, options.events),
+        ("sources of other keys", sources.KINDS[brokers], 1, sources.PARTITIONS, sources.asked, options.payments),
     ):
         drawn = [kind for kind in kinds if kind.name in options.only]
-        session = campaign.default_session(options.brokers)
-        faults = schedule(options.seed, workers, session, drawn, options.partitions)
+        session = campaign.default_session(brokers)
+        faults = schedule(options.seed, workers, session, drawn, partitions)
         if not faults:
             continue
         said = "\n".join(f"  {fault}" for fault in faults)

@@ -88,6 +88,11 @@ def kind(
     return made
 
 
+def takes(of: Kind) -> Iterable[str]:
+    """Return what a kind takes beside the stage, by name."""
+    return [name for name in signature(of.strike).parameters if name != "stage"]
+
+
 def few(drawing: Drawing) -> list[dict[str, float]]:
     """Let it last for much less than a session."""
     return [{"seconds": drawing.few}]
@@ -111,8 +116,8 @@ def draw(of: Kind, rng: random.Random, workers: int, session: float, partitions:
         "partition": lambda: rng.randrange(partitions),
         "seconds": lambda: session + drawing.few / 2,
     }
-    takes = [name for name in signature(of.strike).parameters if name in by_name]
-    return [of(**{name: by_name[name]() for name in takes if name not in given}, **given) for given in of.each(drawing)]
+    names = [name for name in takes(of) if name in by_name]
+    return [of(**{name: by_name[name]() for name in names if name not in given}, **given) for given in of.each(drawing)]
 
 
 def schedule(seed: int, workers: int, session: float, kinds: Sequence[Kind], partitions: int = 1) -> list[Fault]:

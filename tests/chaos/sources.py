@@ -19,9 +19,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.structs import TopicPartition
 
-from tests.chaos import campaign
+from tests.chaos import campaign, faults, outages
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults import Drawing, Kind, few_and_long, kind
+from tests.chaos.faults import Drawing, Kind, few_and_long, kind, takes
 from tests.chaos.feed import PART, Feed
 from tests.chaos.fleet import Fleet, Member
 from tests.chaos.judge import Verdict, judge
@@ -37,11 +37,11 @@ STEP = 100
 #: Two members of each stage, and partitions of the topics between them.
 STAGES = ("intake", "intake", "router", "router", "worker", "worker")
 PARTITIONS = 4
-#: Rows of one of the two streams leave the router while the suite runs: an hour is 36,000 payments. The first table
-#: counts that fits a stream.
+#: Rows of one of the two streams leave the router while the suite runs: an hour is 36,000 payments. It learns from
+#: silence, too, and most labels come after that. The first table counts that fits a stream.
 REST = '[streams."model-*"]\n'
 SHORT_LIVED = "model-b"
-SHORT = f'[streams.{SHORT_LIVED}]\ncalibrator = "histogram"\nttl = "1h"\n'
+SHORT = f'[streams.{SHORT_LIVED}]\ncalibrator = "histogram"\nttl = "1h"\nmatures = "2s"\nsilence = 0\n'
 SETTINGS = {
     **campaign.SETTINGS,
     # So small that a batch of intake with a backlog is several record batches for a partition.
@@ -210,9 +210,17 @@ def kill_broker_sending(stage: Sources, seconds: float) -> None:
     stage.cluster.start()
 
 
-KINDS: tuple[Kind, ...] = (
+OWN: tuple[Kind, ...] = (
     kill_stage, freeze_stage, kill_stages, freeze_stages, restart_stages, grow_source, kill_broker_sending,
 )  # fmt: skip
+#: Every kind of a campaign by its number of brokers: those above, and those that strike brokers alone.
+KINDS: dict[int, list[Kind]] = {
+    brokers: [
+        *OWN,
+        *(each for each in kinds if each.strike.__module__ == outages.__name__ and "worker" not in takes(each)),
+    ]
+    for brokers, kinds in faults.KINDS.items()
+}
 
 
 # -- the campaign ------------------------------------------------------------------------------------------------------

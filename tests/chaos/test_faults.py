@@ -8,7 +8,7 @@ import pytest
 from tests.chaos import campaign, sources, strikes  # noqa: F401 - there all kinds of faults are
 from tests.chaos.faults import KINDS, Kind, draw, schedule
 
-OF_BROKERS: Any = [KINDS[1], KINDS[3], sources.KINDS]
+OF_BROKERS: Any = [*KINDS.values(), *sources.KINDS.values()]
 
 
 @pytest.mark.parametrize("kinds", OF_BROKERS)
@@ -25,7 +25,7 @@ def test_a_seed_draws_the_same_faults_again_and_every_kind_before_any_comes_twic
 
 
 def test_workers_and_partitions_that_are_struck_exist_and_names_are_told_apart() -> None:
-    rng, every = random.Random(1), {*KINDS[1], *KINDS[3], *sources.KINDS}
+    rng, every = random.Random(1), {kind for kinds in OF_BROKERS for kind in kinds}
     for kind in every:
         for fault in draw(kind, rng, 2, 6.0, partitions=4):
             assert {*fault.drawn.get("workers", ()), fault.drawn.get("worker", 0)} <= {0, 1}

@@ -33,8 +33,12 @@ from tests.images.trial import Trial
 HOST: Final = "127.0.0.1"
 PROJECT: Final = "trueup-trial"
 STAND_IN: Final = "trueup-stand-in"
+WORKERS: Final = ("worker-1", "worker-2")
 #: Flights that are to be answered before anything is killed: some ten seconds of them.
 ANSWERED: Final = 1000
+#: Silence after which a worker's partitions move, s: all that is stopped is back within it, also on a machine that has
+#: other work. Otherwise the worker that is back first would take all partitions, and restore those of the other.
+SESSION_SECONDS: Final = 300
 #: Fails where there is one, or the Python package that makes C of the engine.
 NO_COMPILER: Final = "! command -v gcc cc c++ ld make && ! python -c 'import mypy' 2>/dev/null"
 #: Images of Kafka and Prometheus out of Debian's packages. Kafka's takes its settings from variables, as Apache's does.
@@ -84,7 +88,7 @@ class Compose:
 
     def __init__(self, engine: Docker, directory: Path, *, stand_ins: bool, layers: Sequence[str] = ()) -> None:
         self._engine = engine
-        self.ports = {name: free_port() for name in ("worker-1", "worker-2", "prometheus")}
+        self.ports = {name: free_port() for name in (*WORKERS, "prometheus")}
         file = directory / "override.yml"
         file.write_text(_override(self.ports, stand_ins=stand_ins))
         files = [f"--file={each}" for each in ("docker-compose.yml", *layers, file)]
@@ -123,12 +127,14 @@ class Compose:
 def _override(ports: dict[str, int], *, stand_ins: bool) -> str:
     """Return what is other than in docker-compose.yml: ports, and images that are stood in for."""
     services: dict[str, Any] = {name: {"ports": [f"{HOST}:{port}:{_inner(name)}"]} for name, port in ports.items()}
+    for name in WORKERS:
+        services[name]["environment"] = {"TRUEUP_SESSION_SECONDS": SESSION_SECONDS}
     services["kafka"] = {"ports": []}
     if stand_ins:
         for name in ("kafka", "prometheus"):
             services[name] |= {"image": f"{STAND_IN}-{name}"}
         built = {"args": {"BASE": STAND_IN, "QUICK": "--quick"}, "network": "host"}
-        for name in ("topics", "worker-1", "worker-2", "producer"):
+        for name in ("topics", *WORKERS, "producer"):
             services.setdefault(name, {})["build"] = built
         services["grafana"] = {"profiles": ["grafana"]}
     text = yaml.safe_dump({"services": services})
@@ -205,7 +211,7 @@ def _started(trial: Trial, compose: Compose, claim: str, *services: str) -> bool
     """Start services, all if none is named; if one does not come up, print what its workers logged."""
     up = compose.done("up", "--detach", *services)
     if not trial.found(claim, up.returncode == 0, up.stderr.splitlines()[-1:] if up.returncode else ""):
-        for service in ("worker-1", "worker-2"):
+        for service in WORKERS:
             print(compose.run("logs", "--tail=40", service))
             print(json.dumps(compose.container(service).get("State"), indent=1))
         return False
@@ -213,7 +219,7 @@ def _started(trial: Trial, compose: Compose, claim: str, *services: str) -> bool
 
 
 def _answering(trial: Trial, compose: Compose) -> None:
-    for service in ("kafka", "worker-1", "worker-2", "prometheus"):
+    for service in ("kafka", *WORKERS, "prometheus"):
         _healthy(trial, compose, service)
     trial.found("the topics are made, once", compose.container("topics")["State"]["ExitCode"] == 0)
     trial.becomes(f"{ANSWERED} flights are answered", lambda: _forecasts(compose) >= ANSWERED)
@@ -251,8 +257,8 @@ def _healthy(trial: Trial, compose: Compose, service: str) -> None:
 
 
 def _forecasts(compose: Compose) -> float:
-    ports = (compose.ports["worker-1"], compose.ports["worker-2"])
-    return sum(ScrapedSamples.of(HOST, port).total("records_total", topic="forecasts") for port in ports)
+    found = (ScrapedSamples.of(HOST, compose.ports[service]) for service in WORKERS)
+    return sum(each.total("records_total", topic="forecasts") for each in found)
 
 
 def _monitored(trial: Trial, compose: Compose) -> None:
@@ -294,13 +300,13 @@ def _killed(trial: Trial, compose: Compose) -> None:
 
 def _kept(trial: Trial, compose: Compose) -> None:
     """Stop the workers, take all containers down and start them again on the volumes."""
-    compose.run("stop", "--timeout=60", "worker-1", "worker-2")
-    ended = [compose.container(service)["State"]["ExitCode"] for service in ("worker-1", "worker-2")]
+    compose.run("stop", "--timeout=60", *WORKERS)
+    ended = [compose.container(service)["State"]["ExitCode"] for service in WORKERS]
     trial.found("SIGTERM ends the workers with 0", ended == [0, 0], ended)
     compose.run("down", "--timeout=60")
-    if not _started(trial, compose, "up again on the volumes", "worker-1", "worker-2", "prometheus"):
+    if not _started(trial, compose, "up again on the volumes", *WORKERS, "prometheus"):
         return
-    for service in ("worker-1", "worker-2"):
+    for service in WORKERS:
         _healthy(trial, compose, service)
         restored = ScrapedSamples.of(HOST, compose.ports[service]).total("recovery_restored_rows_total")
         trial.found("and restored next to nothing", restored < ANSWERED / 10, f"{restored:g} rows")

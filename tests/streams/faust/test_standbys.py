@@ -49,6 +49,8 @@ class Log:
         self.begins = dict.fromkeys(range(16), 0)
         self.described = Described(OURS, 2 * DAY)
         self.down = False
+        #: Consumers that were made and have not been stopped.
+        self.open = 0
         #: Every offset that was handed over, by partition.
         self.read: dict[int, list[int]] = {n: [] for n in range(16)}
 
@@ -70,12 +72,14 @@ class Consumer:
         self._client = self
         self._fetcher = SimpleNamespace(_records=None)
         self._positions: dict[TopicPartition, int] = {}
+        self.log.open += 1
 
     async def start(self) -> None:
         if self.log.down:
             raise KafkaConnectionError("nobody answers")
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        self.log.open -= 1
 
     async def close(self) -> None: ...
 
@@ -467,6 +471,7 @@ def test_brokers_that_are_down_are_waited_for_and_told_once(
 
     follow(topology, scenario)
     assert caplog.text.count("nobody answers") == 1
+    assert log.open == 0, "nor is a consumer left open that could not be started"
 
 
 def test_copies_give_way_before_the_disk_is_full_and_come_back(
