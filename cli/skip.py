@@ -1,11 +1,11 @@
-"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every process that reads it.
+"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that crashes every process that reads it.
 
-Of an input, the command claims the partition of the record, as a worker does. The worker that serves the partition is
-shut out and starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be
-applied.
+For a record of an input, the command claims its partition, as a worker does. The worker that serves the partition is
+shut out and starts again. Now nobody else can move the fence, so the row is appended only if the record is not applied
+yet.
 
-Of a source, the command writes down what is left out beside what is in force. Intake reads that when it takes up the
-partition: one that died of the record does so when it starts again.
+For a record of a source, the command writes it into the topic of the settings in force. Intake reads that topic when it
+takes up the partition, so also when it starts again after a crash.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def skip(options: argparse.Namespace) -> int:
 
 
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
-    """Skip a record, or see that it can be, and return a message about it.
+    """Skip a record, or check that it can be skipped; return a message about it.
 
     Raises SettingsError if the place is in no input or source topic, or was applied already, or the reason is too long.
     Raises TopicsError if the brokers cannot be asked, or a worker took the partition over meanwhile.
@@ -129,7 +129,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
-    """Check that the record exists and is still to be applied."""
+    """Require that the record exists and is not applied yet."""
     following = await _following(settings, partition)
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
@@ -137,7 +137,7 @@ async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: in
 
 
 async def _following(settings: Settings, partition: int) -> Sequence[int]:
-    """Return the next offsets of the inputs: those of a changelog's newest journal entry, or of a newer checkpoint."""
+    """Return the next offsets of the inputs, from the newest journal entry or checkpoint of a changelog."""
     place = TopicPartition(settings.changelog, partition)
     for last in (TAIL, None):
         newest: dict[bytes, bytes] = {}
