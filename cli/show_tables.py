@@ -130,10 +130,7 @@ def _keep_words(table: Table, room: int) -> None:
     widths = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
     least = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
     least = [width if each.no_wrap else word for width, word, each in zip(widths, least, table.columns, strict=True)]
-    for shortest in (
-        max(least[0], NAME) if table.columns[0].no_wrap else NAME,
-        NAME,
-    ):  # the first column is folded last
+    for shortest in (max(least[0], NAME) if table.columns[0].no_wrap else NAME, NAME):  # it is folded last
         least[0] = min(widths[0], shortest)
         while sum(widths) > room and (wider := [n for n, width in enumerate(widths) if width > least[n]]):
             widths[max(wider, key=widths.__getitem__)] -= 1
