@@ -23,7 +23,7 @@ from streams.kafka.provenance import Described, TopicIdentity
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
 
-#: Records of fewer bytes in all are not compressed: starting a codec takes longer than it saves.
+#: A batch of fewer bytes is not compressed: starting a codec takes longer than it saves.
 FEW = 1000
 #: Batches of more bytes are compressed in a thread: the codec takes milliseconds, and holds no lock of the interpreter.
 MANY = 100_000
@@ -79,7 +79,7 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
 
 def _stamped(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
-    """Return a finished batch with another stamp: a record batch has it at byte 43, and from byte 21 on a checksum."""
+    """Return a finished batch with another stamp, which is at byte 43, and with a new checksum of byte 21 on."""
     changed = bytearray(batch)
     _STAMP.pack_into(changed, 43, producer_id, epoch, sequence)
     _CHECKSUM.pack_into(changed, 17, calc_crc32c(memoryview(changed)[21:]))
