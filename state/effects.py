@@ -27,7 +27,7 @@ class Changes:
 
     #: Rows to write, by key; None deletes. They are written all at once, or not at all.
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    #: Those of ``rows`` that describe a stream, by stream and key.
+    #: The rows among ``rows`` that describe a stream, by stream and key.
     of_streams: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     #: Values of ledger rows that are not packed yet, by key; None deletes.
     ledger: dict[bytes, LedgerRow | None] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Effects(Changes):
     rejected: list[tuple[int, str]] = field(default_factory=list)
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    #: Whether raw scores are served from now on, by stream, where that changed after a warm-up: see `state.coverage`.
+    #: By stream: whether raw scores are served from now on, if that changed after a warm-up; see `state.coverage`.
     withheld: dict[str, bool] = field(default_factory=dict)
     #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     belated: int = 0

@@ -89,9 +89,9 @@ class Fold:
         return made
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return what `checkpoint` does, with most rows still to be packed.
+        """Return a checkpoint, as `checkpoint` does, with most rows still to be packed.
 
-        Those of the last freeze must be packed by now.
+        The rows of the last freeze must be packed by now.
         """
         raise NotImplementedError
 

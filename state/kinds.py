@@ -277,7 +277,7 @@ def apart(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def together(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the stored rows of what `apart` returns."""
+    """Return the stored rows from the result of `apart`."""
     made: dict[bytes, bytes] = {}
     found: dict[bytes, dict[bytes, bytes]] = {}
     for key, row in rows.items():

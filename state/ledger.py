@@ -84,7 +84,7 @@ NAN: Final = float("nan")
 
 
 class Shadow(NamedTuple):
-    """A challenger's ticket, with what it would have served."""
+    """A challenger's ticket, with the answer that it would have served."""
 
     #: Hash of its configuration, 8 hex digits.
     config: str

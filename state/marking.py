@@ -1,4 +1,4 @@
-"""Bands, points and intervals of one stream on a partition: what an answer has beside its probability."""
+"""The marks of answers: bands, points and intervals, of one stream on a partition."""
 
 from collections.abc import Sequence
 from statistics import NormalDist

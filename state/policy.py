@@ -277,7 +277,7 @@ class Policy:
         return ROW_OVERHEAD + len(self.recipe.encode()) + build(self.recipe, "").largest(slots)
 
     def fitting(self, most: int) -> dict[str, int]:
-        """Return sizes of which any one would make the row fit into ``most`` bytes."""
+        """Return smaller sizes of options; any single one makes the row fit into ``most`` bytes."""
         found = {}
         for name in SIZES:
             size = self._options.get(name, 0)

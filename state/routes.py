@@ -91,7 +91,7 @@ class Label(NamedTuple):
     number: int
     stamp: int
     origin: tuple[str, int] | None
-    #: Of the record, which go on to what is sent for it when it comes.
+    #: Headers of the record, which go on to the outputs that it causes at once.
     headers: Headers = ()
 
 
@@ -214,7 +214,7 @@ class RouteRow:
         return taken
 
     def sent(self, event_id: str, j: int, headers: Headers = ()) -> list[Routed]:
-        """Return what was sent for label ``j`` when it came; ``headers``: those of its record."""
+        """Return the output that label ``j`` caused when it came; ``headers``: headers of its record."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False
@@ -228,7 +228,7 @@ class RouteRow:
         return there
 
     def joined(self, event_id: str, route: RoutedStream) -> list[Routed]:
-        """Return what was sent for a route when it came: the label in force, by the first record that had it.
+        """Return the output that a route caused when it came: the label in force, from the first record that had it.
 
         The ledger parks the last label of an event without a forecast. This is that label.
         """

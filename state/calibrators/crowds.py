@@ -12,7 +12,7 @@ CROWD: Final = 40.0
 CROWDED: Final = 20.0
 ROOM: Final = 0.1
 LEAST: Final = 6.0
-#: Crowds that are kept: those of the last fifth to all of the information.
+#: Crowds that are kept: of the last fifth of the information, up to all of it.
 CROWDS: Final = 64
 
 _STATE: Final = Struct(f"<{CROWDS}H{CROWDS}d")

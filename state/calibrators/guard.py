@@ -6,8 +6,8 @@ from typing import Final
 
 from state.scoring.ages import BATCH
 
-#: First weight of the baseline, standard errors by which it changes e-fold, and the largest log-odds of the weight less
-#: those of the first.
+#: First weight of the baseline; standard errors for an e-fold change; and the largest distance of the weight from the
+#: first, in log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
