@@ -17,7 +17,7 @@ class Claim(NamedTuple):
 
     #: Kafka's number for all writers of the partition.
     producer_id: int
-    #: Of this writer, 0 to 32,767; a later writer has a higher one.
+    #: Epoch of this writer, 0 to 32,767; a later writer has a higher one.
     epoch: int
     #: Name of the worker, for people.
     owner: str

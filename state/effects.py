@@ -88,7 +88,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Effects(Changes):
-    """What a batch did. It includes changed rows only if `state.engine.Partition.fold` made a checkpoint."""
+    """The effects of a batch. They include changed rows only if `state.engine.Partition.fold` made a checkpoint."""
 
     #: Records to produce, in order; set only for a whole batch, because parts return their own.
     outputs: list[Output] = field(default_factory=list)
@@ -105,9 +105,10 @@ class Effects(Changes):
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     #: By stream: whether raw scores are served from now on, if that changed after a warm-up; see `state.coverage`.
     withheld: dict[str, bool] = field(default_factory=dict)
-    #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
+    #: Number of forecasts that were as old as their stream's ttl when they came, so that the row of an earlier copy is
+    #: gone.
     belated: int = 0
-    #: How many outcomes said another label than one of the same time and number, so that neither is known to be right.
+    #: Number of outcomes that contradict another one of the same time and number, so that neither is known to be right.
     contradicting: int = 0
     #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
     #: forecasts.

@@ -255,7 +255,7 @@ COUNTS: Final = Kind[StreamCounts](
     "s",
     "the counts",
     (STREAM,),
-    # With the version of any part that of the row is another one.
+    # The row's version changes with the version of any part.
     {sum(each.version for each in KINDS.values() if each.part): form(StreamCounts)},
     Moves.PARTS,
     "one a stream: what is counted of it; its parts are the rows of the kinds that say so",

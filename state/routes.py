@@ -41,7 +41,7 @@ FATES: Final = (
 OPENED, ADDED, ROUTE_DUPLICATE, ROUTE_AGAIN, ROUTE_DEAD = range(5)
 #: Labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a dead one.
 ROUTED, EARLY, LABEL_DUPLICATE, STALE, LABEL_AGAIN, LABEL_DEAD = range(5, 11)
-#: Rows opened by a label; those of them that got a route; rows that left with a route, and without.
+#: Counts: rows opened by a label; such rows that got a route; rows that expired with a route; and without one.
 EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
 #: How many fates count routes, and records of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
@@ -76,7 +76,7 @@ class Route(NamedTuple):
 class Label(NamedTuple):
     """What happened, for every stream of the event or for one."""
 
-    #: As in `Route`, like ``stamp`` and ``origin``.
+    #: ``offset``, ``stamp`` and ``origin`` are as in `Route`.
     offset: int
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,4 @@
-"""What serves the streams of a partition: working copies of calibrators, and of every other row of a stream."""
+"""The services of a partition: working copies of calibrators, and of every other row of a stream."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,10 +48,10 @@ class Services:
         self.touched: dict[bytes, Any] = {}
         #: The last checkpoint; rows of streams may still have to be packed.
         self.frozen = Changes()
-        #: What serves each stream now, by name; and what served when a ticket was issued, by the ticket's names.
+        #: The present service of each stream, by name; and the services that issued tickets, by the tickets' names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
-        #: What serves each version now, by stream and version.
+        #: The present service of each version of a model, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
         #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
         #: tickets.

@@ -106,7 +106,7 @@ class Tickets(Fold):
 
     @property
     def full(self) -> bool:
-        """Whether what changed since the last checkpoint takes half of the memory; the other half is for that one's."""
+        """Whether changes since the last checkpoint take half of the memory; the other half is for the next one."""
         return len(self._services.touched) > self._most // 2
 
     def freeze(self, changes: Changes | None = None) -> Changes:

@@ -34,7 +34,7 @@ class Recalibrator(ABC):
     implements `predict` and the abstract methods, and overrides a default where it differs.
     """
 
-    #: What each kind of forecast declares in its own types, see `Calibrator.predict`.
+    #: Each kind of forecast declares this with its own types, see `Calibrator.predict`.
     predict: ClassVar[Callable[..., Any]]
     #: Its name in the registry.
     name: ClassVar[str]

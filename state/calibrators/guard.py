@@ -142,5 +142,5 @@ class Guard:
 
 
 def corrected(g: float, q: float, baseline: float) -> float:
-    """Return the change of δ, the log loss of the baseline less that of q, by a revision: old label less new one g."""
+    """Return how a revision changes δ, log loss of the baseline minus that of q; ``g``: old label minus new."""
     return -g * (math.log(q / baseline) - math.log((1.0 - q) / (1.0 - baseline)))

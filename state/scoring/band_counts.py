@@ -221,8 +221,8 @@ class Worth(NamedTuple):
     recall: float | None
     #: Zeros of the band for each of its ones.
     false_alarms: float | None
-    #: Cost of the ones missed below the band, plus that of looking at all labels in it and above; None if costs are not
-    #: known.
+    #: Cost of the ones missed below the band, plus cost of reviewing all labelled forecasts in it and above; None if
+    #: costs are not known.
     cost: float | None
 
 

@@ -18,7 +18,7 @@ EXPIRED: Final = 0.1
 #: Share of expired forecasts from which labelled forecasts are unlike the others.
 MOST: Final = 0.5
 
-#: What silence = 0 does where alerts are investigated by the served score.
+#: The danger of silence = 0 if the served score decides which alerts are investigated.
 LOOP: Final = "what nobody looked at would count as good, served scores would sink, and what sinks is looked at no more"
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]

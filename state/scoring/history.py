@@ -22,7 +22,7 @@ _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
 #: Marks in a row that scores equal the ones before, or are missing.
 _SAME: Final = _LENGTH.pack(0)
-#: What histories have before their first event and their first window. Nobody changes these.
+#: Values of histories before the first event and the first window. Nobody changes these.
 _NOTHING: Final = Scores()
 _NO_PAST: Final[list[list[float]]] = []
 _NO_WORST: Final = dict.fromkeys(SCORED, Window(0, _NOTHING))

@@ -28,7 +28,7 @@ class Off(NamedTuple):
 
     #: The mean and its 95 % interval, as if events were independent.
     by: Interval
-    #: For numbers the level with this difference; None for classes.
+    #: The level with this difference, for numbers; None for classes.
     level: float | None
 
 
@@ -52,7 +52,7 @@ class PairScores:
     def __init__(self) -> None:
         #: Where outcomes lie among quantiles, or how often the likeliest class occurred; None before the first event.
         self.tally: Tally | None = None
-        #: Of each loss three, see the notes.
+        #: Three sums for each loss, see the notes.
         self.sums: list[float] = []
 
     def observe(self, first: Classwise | Law, second: Classwise | Quantiles, y: float, sign: int = 1) -> None:
