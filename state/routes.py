@@ -183,7 +183,7 @@ class RouteRow:
         known = [(each.stream, each.target) for each in self.routes]
         known += [(said.stream, said.target) for said in self.labels if said.stream]
         there = [place for place in dict.fromkeys(known) if label.stream in ("", place[0])]
-        if not label.stream:  # else the other streams go on with the numbers that they have seen
+        if not label.stream:  # else the other streams keep the revision numbers that they have seen
             self.labels = []
             self.routes = [each._replace(known=0) for each in self.routes]
         return [

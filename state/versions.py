@@ -66,7 +66,7 @@ class CarriedLine(NamedTuple):
 class Version:
     """Counts of one version, apart from what its calibrator learnt."""
 
-    #: Its name in records.
+    #: Name of the version in records.
     name: str
     #: Hash of the configuration of its calibrator, 8 hex digits.
     config: str

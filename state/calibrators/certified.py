@@ -159,8 +159,8 @@ class Certified(Calibrator):
         self._cells = [NONE] * (CELLS + 1)
         #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
-        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of what it brought
-        #: to cells as one fact.
+        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of the one fact
+        #: that the run gave to cells.
         self._last, self._span, self._run, self._surprise = -1.0, 0, 0, 0.0
         self._brought: dict[int, float] = {}
 

@@ -39,7 +39,7 @@ class Plain:
     """Reads a record into its own attributes."""
 
     def __init__(self) -> None:
-        #: Printable ASCII; empty in an outcome: ``stream``.
+        #: Texts in printable ASCII; ``stream`` is empty in an outcome.
         self.event_id = ""
         self.stream = ""
         #: The forecast or the outcome, at least 0 and below 10.
