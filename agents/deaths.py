@@ -31,7 +31,7 @@ def told(directory: Path, place: str) -> str:
         with written(path) as file:
             file.write(orjson.dumps({"place": place, "times": times}))
     except (OSError, SettingsError) as exc:
-        log.warning("cannot count what it died of: %s", exc)
+        log.warning("cannot count this death: %s", exc)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"
     return (

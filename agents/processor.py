@@ -198,7 +198,7 @@ class BatchProcessor:
                 # The partition was taken up again, so these records are read again. Folding them now would merge them
                 # with later ones.
                 if not self._current(batch):
-                    log.info("partition %d has moved; a batch that was waiting is void", batch.partition)
+                    log.info("partition %d has moved; its waiting batch is dropped", batch.partition)
                     continue
                 served = self._partitions.get(batch.partition)
                 if served is None:

@@ -253,7 +253,7 @@ def _said(source: ChangeSource, whole: bool) -> Iterator[ChangedRows | Overview 
     try:
         yield from source(whole)
     except Exception:
-        log.exception("cannot say what the metrics are")
+        log.exception("cannot read the metrics")
         yield None
 
 

@@ -156,7 +156,7 @@ class Topology:
         try:
             await self.processor.checkpoint(due=False)
         except Exception as exc:  # noqa: BLE001 - the journal has the records
-            log.info("no checkpoint was made: %s", exc)
+            log.info("no checkpoint was written: %s", exc)
 
     def tick(self, partition: int) -> int:
         """Return the stream time that a partition without new records may advance to; see `BatchProcessor.tick`."""

@@ -129,7 +129,7 @@ async def _checked(settings: Settings) -> list[str]:
             lasting = isinstance(exc, topics.TopicsError) and exc.lasting
             if lasting or monotonic() >= deadline:
                 raise
-            log.warning("the brokers cannot be asked yet: %s", str(exc) or type(exc).__name__)
+            log.warning("the brokers cannot be reached yet: %s", str(exc) or type(exc).__name__)
         await asyncio.sleep(START_PAUSE)
 
 
@@ -322,7 +322,5 @@ def held(directory: Path) -> Iterator[None]:
         except OSError as exc:
             raise HeldError(f"cannot lock the data directory {directory}: {exc.strerror}") from exc
         if (free := shutil.disk_usage(directory).free) < LEAST_ROOM:
-            raise FullError(
-                f"{FULL} in {directory}: {free >> 20} of {LEAST_ROOM >> 20} MiB that it takes to begin{ROOM}"
-            )
+            raise FullError(f"{FULL} in {directory}: {free >> 20} of {LEAST_ROOM >> 20} MiB that a start needs{ROOM}")
         yield

@@ -108,7 +108,7 @@ class Condition:
         if self.loss not in (known := beside.figures["difference"]):
             if not known:
                 return "no event has resolved under both"
-            raise SettingsError(f"--when {self.loss}: the losses of such streams are {', '.join(known)}")
+            raise SettingsError(f"--when {self.loss}: this kind of stream has the losses {', '.join(known)}")
         if self.days is None:
             return self._worse(beside.comparison, "")
         before = _looks(looks, beside)

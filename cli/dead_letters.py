@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = Wanted(options.reason, options.topic, duration(options, "last"))
     if options.action is None:
         if options.dry_run or options.again:
-            raise SettingsError("--dry-run and --again are of 'trueup letters send'")
+            raise SettingsError("--dry-run and --again are for 'trueup letters send'")
         return show(of, wanted, options.limit or 20, json_output=options.json)
     return send(of, wanted, options.limit, dry_run=options.dry_run, again=options.again, json_output=options.json)
 

@@ -119,7 +119,7 @@ def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
         value = orjson.dumps({"event_id": event_id, "erase": True} | ({} if scope is None else {"scope": scope}))
         read = Decoder(of.policies, of.limits).outcome(0, None, value, 0)
     if isinstance(read, Rejected):
-        raise SettingsError(f"{event_id!r} is no event that a record may name ({read.reason})")
+        raise SettingsError(f"{event_id!r} is not allowed as the id of an event ({read.reason})")
     return value
 
 

@@ -88,13 +88,13 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
     if options.forecasts or options.outcomes or options.table:
         if given:
-            raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
+            raise SettingsError("--from, --to, --last and --offsets are for topics, not for files")
         return of_files(options)
     if getattr(options, "partitions", None):
-        raise SettingsError("--partitions is of files; topics have theirs")
+        raise SettingsError("--partitions is for files; topics have their own number")
     if options.offsets:
         if len(given) > 1:
-            raise SettingsError("--offsets says all; it does not go with --from, --to or --last")
+            raise SettingsError("--offsets already gives the range: leave out --from, --to and --last")
         return reread(options.offsets, os.environ)
     if options.last and options.start:
         raise SettingsError("--last and --from: give one of them")
@@ -152,7 +152,7 @@ def _format(form: str | None, option: str) -> str | None:
             if datetime.strptime(moment.strftime(form), form).year != moment.year:  # noqa: DTZ007 - only this
                 raise ValueError("it has no year; write one such as '%d.%m.%Y %H:%M'")
         except ValueError as exc:
-            raise SettingsError(f"{option} {form!r} is no format of times: {exc}") from exc
+            raise SettingsError(f"{option} {form!r} is not a format of times: {exc}") from exc
     return form
 
 
@@ -177,7 +177,7 @@ def require_table(options: argparse.Namespace) -> None:
     """Raise SettingsError if an option needs a table, and none is given."""
     alone = [name for name in OF_TABLE if getattr(options, name.replace("-", "_")) is not None]
     if alone and not options.table:
-        raise SettingsError(f"--{alone[0]} is of a table: give --table FILE, too")
+        raise SettingsError(f"--{alone[0]} is for a table: give --table FILE, too")
 
 
 def reads(options: argparse.Namespace) -> list[str]:

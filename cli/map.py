@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if why := maps.why_not(replace(policy, model_version="")):  # here each version has its own map
         raise SettingsError(f"stream {options.stream!r} has no map: {why}")
     if options.form == "sql" and options.diff:
-        raise SettingsError("--diff is of two maps, SQL of one: leave out --diff, or choose another form")
+        raise SettingsError("--diff shows two maps, SQL only one: leave out --diff, or choose another form")
     values = _values(options.of, policy)
     states = [_state(options, configured, at) for at in (options.at, options.diff)[: 1 + bool(options.diff)]]
     cautions = list(_cautions(states[0], options.stream, policy, values))  # reading maps adds to the known values
@@ -103,7 +103,7 @@ def _values(given: str, policy: Policy) -> tuple[str, ...]:
     pairs = [each.partition("=") for each in given.split(",") if each]
     if wrong := [name for name, _, value in pairs if name not in policy.segments or not value]:
         there = ", ".join(policy.segments) or "none"
-        raise SettingsError(f"--of: {wrong[0]!r} is no segment with a value; write NAME=VALUE. There are: {there}")
+        raise SettingsError(f"--of: {wrong[0]!r} is not a segment with a value; write NAME=VALUE. There are: {there}")
     found = {name: value for name, _, value in pairs}
     return tuple([found.get(name, "") for name in policy.segments])
 

@@ -76,7 +76,9 @@ def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:
     """Return topic, partition and offset of ``TOPIC/PARTITION@OFFSET``."""
     found = re.fullmatch(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})@([0-9]{1,18})", place)
     if found is None or found[1] not in topics:
-        raise SettingsError(f"{place!r} is not TOPIC/PARTITION@OFFSET of {' or '.join(dict.fromkeys(topics))}")
+        raise SettingsError(
+            f"{place!r} must be TOPIC/PARTITION@OFFSET, with topic {' or '.join(dict.fromkeys(topics))}"
+        )
     return found[1], int(found[2]), int(found[3])
 
 
@@ -106,8 +108,8 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
 def _require_open(place: TopicPartition, offset: int, following: int, end: int) -> None:
     if not following <= offset < end:
         raise SettingsError(
-            f"offset {offset} is not to be applied: the next of {place.topic}/{place.partition} is {following}, and "
-            f"the topic ends at {end}"
+            f"offset {offset} is not waiting to be applied: the next of "
+            f"{place.topic}/{place.partition} is {following}, and the topic ends at {end}"
         )
 
 

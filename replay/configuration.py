@@ -112,7 +112,7 @@ def promotions(policies: Policies, name: str = PRESENT) -> list[Configuration]:
     """
     specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
     if not specs:
-        raise SettingsError(f"--challengers: no stream of the {name} plan has any; `shadow` names them")
+        raise SettingsError(f"--challengers: no stream of the {name} plan has challengers; `shadow` names them")
     return [Configuration(name, policies), *(_promoted(policies, spec) for spec in specs)]
 
 

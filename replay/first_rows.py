@@ -88,7 +88,7 @@ class Loaded:
         """Read a record; raises ValueError, KeyError or TypeError if it is none."""
         made = orjson.loads(value)
         if made.pop("version") != VERSION:
-            raise ValueError("it is of another version")
+            raise ValueError("it has another version")
         first, second, third = made.pop("since")
         upstream = None if (said := made.pop("upstream")) is None else Upstream.of_json(said)
         return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third), upstream=upstream)
@@ -142,7 +142,7 @@ async def _opened(settings: Settings) -> FreshGroup:
             f"there is no topic {lacking[0]}: 'trueup topics create' makes it with TRUEUP_APP_ID={settings.app_id}"
         )
     if len({*counts.values()}) > 1:
-        raise TopicsError(f"the topics do not have equally many partitions: {counts}")
+        raise TopicsError(f"the topics have different numbers of partitions: {counts}")
     count = counts[settings.forecasts] or 0
     outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
     async with open_group(settings) as consumer:

@@ -91,8 +91,8 @@ def _require_usable(done: Sequence[Done]) -> tuple[str, int]:
     if last > time.time() * 1000:
         at = datetime.fromtimestamp(last / 1000, UTC)
         raise TableError(
-            f"the last record is of {at:%Y-%m-%d %H:%M}, which is still to come: live records would stand behind it; "
-            "nothing was loaded"
+            f"the last record is of {at:%Y-%m-%d %H:%M}, which is in the future: live records would be "
+            "older than it; nothing was loaded"
         )
     told = [f"{n:,} {label} ({reason})" for label, reasons in lost.items() for reason, n in sorted(reasons.items())]
     return (f"; {', '.join(told)} could not be used" if told else ""), last

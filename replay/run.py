@@ -66,7 +66,7 @@ class Request:
     def __post_init__(self) -> None:
         if (self.answers or self.write_state) and len(self.configurations) > 1:
             raise SettingsError(
-                "--output, --to-topic and --write-state are of one configuration: give one --calibrator or --streams"
+                "--output, --to-topic and --write-state take one configuration: give one --calibrator or --streams"
             )
         if self.write_state is not None and not isinstance(self.source, TopicSource):
             raise SettingsError("--write-state needs topics: a worker goes on from their offsets, files have none")

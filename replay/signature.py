@@ -39,7 +39,7 @@ def verify(path: Path, signers: Path, namespace: str) -> str:
         raise SignatureError(f"{path} has no signature {signature.name} beside it")
     found = _run(path, "find-principals", "-s", str(signature), "-f", str(signers)).split()
     if not found:
-        raise SignatureError(f"nobody of {signers} has signed {path}")
+        raise SignatureError(f"none of the signers in {signers} has signed {path}")
     for name in found[:-1]:  # a key may stand on several lines, each for other namespaces
         with suppress(SignatureError):
             return _verified(path, name, namespace, signers, signature)

@@ -114,12 +114,12 @@ class Manifest:
         """Read what `encode` made; raises ValueError, KeyError or TypeError if it is something else."""
         made = orjson.loads(value)
         if not isinstance(made, dict):
-            raise TypeError("its manifest is no object")
+            raise TypeError("its manifest is not a JSON object")
         digest, version = made.pop("digest"), made.get("version")
         if digest != _hash(made):
             raise ValueError("it is damaged")
         if version != VERSION:
-            raise ValueError(f"it is of version {version}, this reads {VERSION}")
+            raise ValueError(f"its format has version {version}, this program reads {VERSION}")
         del made["version"]
         return cls(**made | {"partitions": tuple(map(_place, made["partitions"]))})
 

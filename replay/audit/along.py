@@ -93,7 +93,7 @@ class Along:
             try:
                 entry = Entry.decode(record.value or b"")
             except CorruptFrame as exc:
-                raise Unauditable(f"{self._place} offset {record.offset} is no entry of a journal: {exc}") from exc
+                raise Unauditable(f"{self._place} offset {record.offset} is not a journal entry: {exc}") from exc
             if not self._late(entry):  # any build may have written it
                 if self._ends(entry.config):
                     return
@@ -158,7 +158,7 @@ class Along:
             ended = at + PART >= len(topics)
             if ended and tuple(self.next) != entry.ends:
                 fields = {"ends": (list(entry.ends), list(self.next))}
-                raise self._contradicts(offset, "an entry that ends elsewhere than its records", fields)
+                raise self._contradicts(offset, "the entry ends elsewhere than its records", fields)
             yield FoldedPart(entry, records, ended)
 
     def _left(self, entry: Entry, offset: int) -> bytes:
@@ -175,14 +175,14 @@ class Along:
         done = bytes([topic for topic, _ in known])
         agree = topics.startswith(done) or done.startswith(topics)
         if not agree or known != self._order[len(self._order) - len(known) :]:
-            raise self._contradicts(offset, "an entry that contradicts those before it: they overlap, and must agree")
+            raise self._contradicts(offset, "the entry contradicts earlier ones that it overlaps")
         self._order, self._since = known, list(entry.begins)
         return topics[len(done) :]
 
     def _next(self, entry: Entry, topic: int, offset: int) -> KafkaRecord:
         record = next(self._inputs[topic], None)
         if record is None:
-            what = f"an entry of more records than {self._labels[topic]} has"
+            what = f"the entry has more records than {self._labels[topic]}"
             raise self._contradicts(offset, what, {"ends": (list(entry.ends), list(self.next))})
         self.next[topic] = record.offset + 1
         return record

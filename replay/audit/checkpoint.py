@@ -89,7 +89,7 @@ def _read(
             found = iter(frames())
             head = orjson.loads(next(found)[2] or b"")
             if head["version"] != VERSION:
-                raise ValueError(f"it is of version {head['version']}, this reads {VERSION}")
+                raise ValueError(f"its format has version {head['version']}, this program reads {VERSION}")
             for name in of:
                 if head["of"].get(name) != of[name]:
                     raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {of[name]!r}")
@@ -162,7 +162,7 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
 
     def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Derivation:
         if _taken_before(recorded, head["applied"]) != head["taken"]:
-            raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
+            raise ValueError("the topic of configurations now names other earlier owners of the partition")
         identify, recent = list(IDENTIFY.values()), [list[Derived]() for _ in IDENTIFY]
         for kind, key, value in _put_back(frames, rows):
             topic = kind - _RECENT

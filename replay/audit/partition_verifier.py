@@ -42,7 +42,7 @@ class Checked:
     #: Input records folded.
     forecasts: int = 0
     outcomes: int = 0
-    #: Of the outcomes, records that erased an event, and outcomes of events that were erased.
+    #: Records of the outcomes' topic that erased an event, and outcomes of events that were erased.
     erased: int = 0
     #: Output records that equal the derived ones.
     calibrated: int = 0
@@ -241,7 +241,7 @@ class Rederivation:
 def _joined(record: dict[str, Any]) -> _Joined:
     event_id, revision = event_name(record), record["revision"]
     if not isinstance(event_id, str) or type(revision) is not int:
-        raise TypeError("a resolved record has an event_id and a revision")
+        raise TypeError("a resolved record needs an event_id and a revision")
     return _Joined(event_id, revision)
 
 
@@ -255,7 +255,7 @@ def _answer(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - an event, or a pla
         return _place(answer["dead_letter"])
     event_id = event_name(answer)
     if not isinstance(event_id, str):
-        raise TypeError("an answer has an event_id")
+        raise TypeError("an answer needs an event_id")
     return event_id
 
 

@@ -130,7 +130,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
     """
     if all(mode.direct for mode in settings.modes):
-        raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
+        raise Unauditable("no source is for intake: audit without --sources, which follows every record")
     names, journal = _names(settings), settings.router.journal
     partitions = width(settings, [*names, journal])
     ids = [[name, each.topic] for name, each in origins(settings, names).items()]

@@ -66,7 +66,7 @@ class PartitionReader(TopicReader):
             return Loaded.decode(found[in_force.LOADED])
         except (ValueError, KeyError, TypeError) as exc:
             place = f"{self._settings.configurations}/{partition}"
-            raise Unauditable(f"{place}: what was written down of its first rows cannot be read: {exc!r}") from exc
+            raise Unauditable(f"{place}: the record of its first rows cannot be read: {exc!r}") from exc
 
     def first(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
         """Return the rows that a worker's partition began with; raises `Unauditable` if some were deleted."""
@@ -145,7 +145,7 @@ def width(settings: Settings, names: Iterable[str]) -> int:
             raise Unauditable(f"there is no topic {name}")
         counts[name] = count
     if len(set(counts.values())) > 1:
-        raise Unauditable(f"the topics do not have equally many partitions: {counts}")
+        raise Unauditable(f"the topics have different numbers of partitions: {counts}")
     return next(iter(counts.values()))
 
 

@@ -287,7 +287,7 @@ def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
             read += len(found)
             yield found, size * read // rows
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python does not have
-        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+        raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     if not read:
         raise TableError(f"{path} holds no records")
 

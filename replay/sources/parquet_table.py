@@ -60,7 +60,7 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
                 notes = [UTC_ASSUMED]
             columns[option] = Column(option.split()[0], named[option], cells, range(1, count + 1))
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:
-        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+        raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     return Text(columns, notes)
 
 

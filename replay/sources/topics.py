@@ -159,7 +159,8 @@ def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
         raise TopicsError(f"there is no topic {names[counts.index(None)]}")
     if counts[FORECASTS] != counts[OUTCOMES]:
         raise TopicsError(
-            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: an event's records must meet"
+            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: give both "
+            "the same number, so that an event's records meet"
         )
     with TopicReader(settings) as reader:
         forecasts, outcomes = [

@@ -44,7 +44,7 @@ class FollowingContext(ssl.SSLContext):
             try:
                 self._good = self._make()
             except ValueError as exc:
-                log.warning("%s; new connections use what was read before", exc)
+                log.warning("%s; new connections use the last content that could be read", exc)
             else:
                 log.info("read again, for new connections: %s", ", ".join(self._files))
         return self._good

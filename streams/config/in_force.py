@@ -295,9 +295,9 @@ def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[
     """Return a record's fields, and the configuration that it names."""
     said = orjson.loads(value)
     if said["version"] != VERSION:
-        raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")
+        raise InForceError(f"record {key.decode()} has version {said['version']}, this program reads {VERSION}")
     name, count = said["configuration"], said["parts"]
     whole = b"".join([kept[_part(name, count, n)] for n in range(count)])
     if digest(whole) != name:
-        raise InForceError(f"configuration {name} is not what its name says")
+        raise InForceError(f"configuration {name} does not have the hash in its name")
     return said, whole

@@ -35,7 +35,7 @@ def now(held: str | None) -> str | None:
     try:
         held.last = _secret("the file of a secret", held.path)
     except ValueError as exc:
-        log.warning("%s; what was read before is used", exc)
+        log.warning("%s; its last content is used", exc)
     return held.last
 
 

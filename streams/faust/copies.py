@@ -116,7 +116,7 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
         begun, places = now(), [TopicPartition(settings.changelog, partition) for partition in kept]
         described, begins, ends = await ask(consumer, settings, places)
     except (KafkaError, TimeoutError) as exc:
-        log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
+        log.info("rows on this disk are reported to the group unchecked: %s: %s", type(exc).__name__, exc)
         return None
     finally:
         await stop(consumer)
@@ -129,7 +129,7 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
         except Exception as exc:  # noqa: BLE001 - any error: a worker that serves from these rows will meet it
             log.warning("the rows of partition %d cannot be opened: %s", n, exc)
     if unfit := sorted(set(kept) - found):
-        log.warning("the rows of partitions %s on this disk are of no use to the group", unfit)
+        log.warning("the rows of partitions %s on this disk cannot be used", unfit)
     return found
 
 

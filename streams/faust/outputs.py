@@ -145,7 +145,7 @@ class Heard:
         unlike = self._unlike + sum(map(self._own, LABELS))
         if unlike:
             log.error(
-                "%d records stand in the output topics of partition %d that are not what its records bring about "
+                "%d records in the output topics of partition %d differ from what its records bring about "
                 "here: does another kind of machine run in this group? Audit it",
                 unlike,
                 partition,

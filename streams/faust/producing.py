@@ -140,7 +140,7 @@ class BatchProducer(driver.Producer):
             async with self._contact.within(self.request_timeout):
                 return await provenance.describe(self._ensure_producer().client, app, changelog)
         except TimeoutError:
-            raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
+            raise TimeoutError(f"no broker described {changelog} in {self.request_timeout:g} s") from None
 
     async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
         """Return the identities of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
@@ -149,7 +149,7 @@ class BatchProducer(driver.Producer):
                 client = self._ensure_producer().client
                 return [await provenance.identity(client, topic) for topic in topics]
         except TimeoutError:
-            raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
+            raise TimeoutError(f"no broker described the inputs in {self.request_timeout:g} s") from None
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.

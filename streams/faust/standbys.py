@@ -183,7 +183,9 @@ class Standbys:
                     raise
                 # The worker does not depend on copies, so no error here may end it.
                 if not told:
-                    log.warning("the copies of partitions that others serve wait: %s: %s", type(exc).__name__, exc)
+                    log.warning(
+                        "copies of partitions that other workers serve are delayed: %s: %s", type(exc).__name__, exc
+                    )
                 told = True
                 self._changed.set()
                 await asyncio.sleep(PAUSE_SECONDS)

@@ -50,7 +50,9 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
                         return
     except Exception as exc:  # noqa: BLE001 - after any error the stage may begin
         said = str(exc) or type(exc).__name__
-        log.warning("how far %s are is not known, so they are not waited for: %s", " and ".join(before), said)
+        log.warning(
+            "the progress of %s is not known, so this stage does not wait for them: %s", " and ".join(before), said
+        )
 
 
 async def _handed_on(
@@ -73,8 +75,8 @@ async def _handed_on(
             least, since = left, monotonic()
         elif monotonic() - since > STILL_SECONDS:
             log.warning(
-                "%s has not read %d records for %g s, so it is no longer waited for: of what sources held before, "
-                "forecasts may expire before their labels come",
+                "%s has not read %d records for %g s, so this stage no longer waits for it: of "
+                "what sources held before, forecasts may expire before their labels come",
                 group,
                 left,
                 STILL_SECONDS,

@@ -134,7 +134,7 @@ def payload(schema: Any, record: dict[str, Any]) -> bytes:  # noqa: ANN401 - fas
     try:
         fastavro.schemaless_writer(into, schema, datum(record))
     except Exception as exc:
-        raise ValueError(f"the record is not of its Avro schema: {exc!r}") from exc
+        raise ValueError(f"the record does not fit its Avro schema: {exc!r}") from exc
     return into.getvalue()
 
 
@@ -147,7 +147,7 @@ def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastav
     try:
         found = record(fastavro.schemaless_reader(source, schema, None))  # type: ignore[arg-type]
     except Exception as exc:
-        raise ValueError(f"the value is not of its Avro schema: {exc!r}") from exc
+        raise ValueError(f"the value does not fit its Avro schema: {exc!r}") from exc
     if source.read(1):
         raise ValueError("bytes follow the record")
     return found

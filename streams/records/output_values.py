@@ -144,7 +144,7 @@ def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's
             types = {field["name"]: _bare(field["type"]) for field in ours["fields"]}
             if all(types.get(field["name"]) == _bare(field["type"]) for field in schema["fields"]):
                 return schema
-    raise ValueError(f"the schema {name} is none of trueup's outputs")
+    raise ValueError(f"the schema {name} is not a schema of trueup's outputs")
 
 
 def _bare(schema: Any) -> Any:  # noqa: ANN401 - JSON

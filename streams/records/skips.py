@@ -94,7 +94,7 @@ def read_source(key: bytes | None, value: bytes | None) -> SourceSkip | None:
     try:
         return SourceSkip(**json.loads(value))
     except (ValueError, TypeError) as exc:
-        raise ValueError(f"record {key!r} of what is in force cannot be read: {exc!r}") from exc
+        raise ValueError(f"record {key!r} of the topic of configurations cannot be read: {exc!r}") from exc
 
 
 def why(offset: int, reason: str) -> str:

@@ -151,7 +151,7 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
             whole = fastavro.parse_schema({"type": "record", "name": _WHOLE, "fields": [field]}, named)
             return Parsed(_read_whole, whole)
     except Exception as exc:
-        raise ValueError(f"it is no Avro schema: {exc!r}") from exc
+        raise ValueError(f"it is not an Avro schema: {exc!r}") from exc
     return Parsed(fastavro.schemaless_reader, schema)
 
 

@@ -118,7 +118,7 @@ def _topics(table: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError("give topic, or topics as a list")
     for topic in topics:
         if not (isinstance(topic, str) and _TOPIC.fullmatch(topic)):
-            raise ValueError(f"{topic!r} is no name of a topic")
+            raise ValueError(f"{topic!r} is not allowed as the name of a topic")
     return tuple(topics)
 
 
@@ -132,7 +132,7 @@ def _check_settings(role: str, table: Mapping[str, Any]) -> None:
     precedence = table.get("precedence")
     whole = type(precedence) is int and 0 < precedence <= MOST_PRECEDENCE
     if precedence is not None and not (role == OUTCOME and whole):
-        raise ValueError(f"precedence is a whole number from 1 to {MOST_PRECEDENCE}, of outcomes; got {precedence!r}")
+        raise ValueError(f"precedence, of outcomes, is a whole number from 1 to {MOST_PRECEDENCE}; got {precedence!r}")
 
 
 def _check_schema(table: Mapping[str, Any]) -> None:

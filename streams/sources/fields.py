@@ -111,7 +111,7 @@ class Compiler:
 
         def transformed(found: Any) -> list[Any]:  # noqa: ANN401 - whatever stands there
             if not isinstance(found, list | tuple):
-                raise Unfit(name, f"{name} is {short(found)}, which is no list")
+                raise Unfit(name, f"{name} is {short(found)}, which is not a list")
             return [None if one is None else transform(one) for one in found]
 
         return self._value(table, transformed)
@@ -144,7 +144,7 @@ class Compiler:
         try:
             transform = transforms.times(unit, form, zone, name)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-            raise ValueError(f"zone {zone!r} is none, such as UTC or Europe/Berlin") from None
+            raise ValueError(f"zone {zone!r} is not known: write one such as UTC or Europe/Berlin") from None
         missing = Unfit("timestamp", f'{name} is missing; [..., "@timestamp"] goes on to that of Kafka')
         return self._value(table, transform, missing=missing)
 

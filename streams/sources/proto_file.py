@@ -28,7 +28,7 @@ def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
         root = Path(directory)
         for name, text in files:
             if not _NAME.fullmatch(name) or ".." in name.split("/"):
-                raise ValueError(f"{name[:60]!r} is no name of a file that can be imported")
+                raise ValueError(f"{name[:60]!r} is not allowed as the name of an imported file")
             place = root / name
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
         including = [f"--proto_path={each}" for each in (root, _WELL_KNOWN)]
         named = [str(root / name) for name, _ in files]
         if protoc.main(["protoc", *including, "--include_imports", f"--descriptor_set_out={made}", *named]):
-            raise ValueError("protoc does not take it as a .proto file: see what it wrote to stderr")
+            raise ValueError("protoc refuses it as a .proto file: see its message on stderr")
         found = list(FileDescriptorSet.FromString(made.read_bytes()).file)
     for file in found:
         _order(file.message_type)

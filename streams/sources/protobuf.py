@@ -132,7 +132,7 @@ def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:
     for index in place:
         found = list(messages)
         if not 0 <= index < len(found):
-            raise LookupError(f"it has no message at place {list(place)}")
+            raise LookupError(f"the schema has no message at place {list(place)}")
         names.append(found[index].name)
         messages = found[index].nested_type
     return ".".join(names)
@@ -161,7 +161,7 @@ def _of_set(schema: str, message: str) -> type[Message]:
         files = FileDescriptorSet.FromString(base64.b64decode(schema, validate=True)).file
     except (DecodeError, binascii.Error, ValueError):
         raise ValueError(
-            "it is no FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
+            "it is not a FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
         ) from None
     try:
         return GetMessageClass(_pool(files).FindMessageTypeByName(message))

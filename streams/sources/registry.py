@@ -153,7 +153,7 @@ class Registry:
             await self._collect(session, found, references, set(), serialized=kind == PROTOBUF)
         except _IncompleteError as exc:
             await self._recognise(session)
-            log.warning("schema %s cannot be had, and records that name it are dead letters: %s", schema, exc)
+            log.warning("schema %s cannot be fetched, and records that name it are dead letters: %s", schema, exc)
             return None
         return Fetched(kind, _text(found), tuple(references.items()))
 
@@ -232,7 +232,7 @@ class Registry:
                 raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
             referred = await self._get(session, place, serialized=serialized, absent=_ABSENT)
             if referred is None:
-                raise _IncompleteError(f"there is no {place}, to which it refers")
+                raise _IncompleteError(f"it refers to {place}, which does not exist")
             await self._collect(session, referred, into, seen, serialized=serialized, depth=depth + 1)
             into[name] = _text(referred)
 
@@ -247,7 +247,7 @@ class Registry:
         path += "?format=serialized" if serialized else ""
         found = await self._answer(session, path, absent)
         if found is not None and not isinstance(found, dict):
-            raise RegistryError(f"{self._url(path)} answered no object")
+            raise RegistryError(f"{self._url(path)} answered something else than a JSON object")
         return found
 
     async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON

@@ -104,7 +104,7 @@ class KnownSchemas(dict[SchemaId, Made]):
             raise Unfit(*self._refused[schema].args)
         try:
             if fetched.kind != self._kind:
-                raise ValueError(f"it is of {fetched.kind}, not of {self._kind}")
+                raise ValueError(f"its kind is {fetched.kind}, not {self._kind}")
             made = self[schema] = self._make(fetched)
         except (ValueError, TypeError) as exc:
             self._refused[schema] = Unfit("schema", f"schema {schema}: {exc}")

@@ -39,7 +39,7 @@ def texts(reason: str, field: str) -> Transform:
             return value
         found = text(value)
         if found is None:
-            raise Unfit(reason, f"{field} is {short(value)}, which has no one text")
+            raise Unfit(reason, f"{field} is {short(value)}, which has no unique text")
         return found
 
     return transform
@@ -58,7 +58,7 @@ def numbers(reason: str, field: str) -> Transform:
                 found = math.nan
             if math.isfinite(found):
                 return found
-        raise Unfit(reason, f"{field} is {short(value)}, which is no number")
+        raise Unfit(reason, f"{field} is {short(value)}, which is not a number")
 
     return transform
 
