@@ -58,7 +58,7 @@ class Configurations:
         return self._restored[name]
 
     def taken_up(self, config: bytes, fence: Fence) -> InForce:
-        """Return who runs a configuration from an offset on; raises `Differs` if it names another offset."""
+        """Return who runs a configuration from the fence on; raises `Differs` if it was taken up elsewhere."""
         named = [each for each in self.recorded if each.digest == config.hex()]
         for each in reversed(named):
             if (each.applied, list(each.next)) == (fence.applied, fence.next):

@@ -77,7 +77,7 @@ def fingerprint(settings: Settings) -> str:
 
     All workers of a group should show it.
 
-    It is 8 hex digits, a hyphen, and 8 digits of the hash of intake's mapping.
+    It is 8 hex digits; with intake also a hyphen, and 8 digits of the hash of intake's mapping.
     """
     made = [in_force.described(settings), *([in_force.mapping(settings)] if settings.has_intake else [])]
     return "-".join(in_force.digest(each)[:8] for each in made)
