@@ -1,4 +1,4 @@
-"""Every stage that the settings ask for as one command; several are a process each."""
+"""Runs every stage that the settings ask for as one command; if there are several, each is a process."""
 
 import asyncio
 import logging
@@ -19,17 +19,17 @@ from streams.config.settings import Settings, SettingsError
 
 log = logging.getLogger("trueup")
 
-#: The port of a stage's metrics is `TRUEUP_METRICS_PORT` and its place here.
+#: The port of a stage's metrics is `TRUEUP_METRICS_PORT` plus its index here.
 STAGES: Final = ("worker", "router", "intake")
-#: Tells a worker that the others run beside it.
+#: Environment variable that tells a worker that the other stages run beside it.
 OF_ALL: Final = "--of-all-stages"
 
 
 def ports(settings: Settings) -> dict[str, int]:
     """Return the stages that the settings ask for, and the ports of their metrics.
 
-    Router and intake are among them where a source is for intake. SettingsError if there are too few ports behind the
-    first one.
+    Router and intake are among them if a source is for intake. Raises SettingsError if there are too few ports above
+    the first one.
     """
     first = settings.metrics_port
     stages = STAGES if settings.has_intake else STAGES[:1]
@@ -41,8 +41,9 @@ def ports(settings: Settings) -> dict[str, int]:
 def run(environment: Mapping[str, str]) -> int:
     """Run the stages until SIGTERM or SIGINT, and return the exit status.
 
-    0 after a clean stop of all. If one ends by itself, the others are stopped, and its status is returned: whoever
-    started this command starts it again. `agents.worker.FAILED` stands for one that was killed. Raises `SettingsError`.
+    It is 0 after a clean stop of all. If a stage ends by itself, the others are stopped, and its status is returned, so
+    that a supervisor starts the command again. A stage that was killed counts as `agents.worker.FAILED`. Raises
+    `SettingsError`.
     """
     settings = Settings.from_env(environment)
     of = ports(settings)
@@ -78,7 +79,7 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 
 
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
-    of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else nobody knows the others' ports
+    of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else the others' ports are not known
     command = [sys.executable, "-P", "-m", "cli.main", "run", stage, *([OF_ALL] if of_all else [])]
     return await asyncio.create_subprocess_exec(
         *command, env=environment, preexec_fn=partial(end_with_parent, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Steps 1 and 2 of a batch: its records are decoded and applied, a part at a time; a record that ends it is found."""
+"""Steps 1 and 2 of a batch: decodes and applies its records, a part at a time, and finds the record that fails."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from streams.records.skips import PoisonError
 #: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
 #: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
 PART = 500
-#: Records of other partitions after which others go on before the next partition's. Without it all partitions of a turn
-#: held the loop up for up to 67 ms.
+#: After so many records of a turn, other tasks run before the next partition. Without this pause, all partitions of a
+#: turn held up the loop for up to 67 ms.
 PAUSE = 100
 
 #: Called with the number of the step just finished; tests kill the process here.
@@ -31,7 +31,7 @@ Probe = Callable[[int], None]
 class Applying:
     """Applies the records of batches.
 
-    ``settings``: names the topics and limits a checkpoint.
+    ``settings``: name the topics and limit a checkpoint.
     ``scoped``: whether labels come through intake, so that forecasts have a scope.
     """
 
@@ -39,16 +39,16 @@ class Applying:
         self._settings, self._outputs, self._gauges, self._probe = settings, outputs, gauges, probe
         self._topics = settings.forecasts, settings.outcomes
         self.scoped, self._unbroken = scoped, 0
-        #: Forecasts that lack a scope although they should have one, because intake did not write them.
+        #: Forecasts that lack a scope although labels come through intake: intake did not write these forecasts.
         self.unrouted = 0
 
     async def applied(
         self, batch: Batch, served: ServedPartition, records: Sequence[Merged], output_batch: OutputBatch
     ) -> tuple[int, Any, list[Rejected]]:
-        """Decode, apply and encode, a part at a time, and let others go on in between.
+        """Decode, apply and encode, a part at a time; other tasks run in between.
 
-        Returns how many records were applied, their effects, as the engine makes them, and the dead letters. These are
-        all records, unless what they changed is too much for one checkpoint.
+        Returns the number of records applied, their effects, and the dead letters. All records are applied, unless
+        their changes are too many for one checkpoint.
         """
         engine, decoder, enough = served.engine, served.terms.decoder, self._settings.enough_bytes
         outputs: list[list[Any]] = []
@@ -71,7 +71,7 @@ class Applying:
                 outputs.append(engine.apply(events))  # step 2
                 output_batch.add(outputs[-1])
             except (CorruptFrame, DamagedStoreError):
-                raise  # the state is damaged, not a record
+                raise  # the state is damaged, no record is at fault
             except Exception as exc:
                 raise (self._poison(served, output_batch.partition, records) or exc) from exc
             at += len(part)
@@ -86,10 +86,9 @@ class Applying:
         return at, effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
 
     def _poison(self, served: ServedPartition, number: int, records: Sequence[Merged]) -> PoisonError | None:
-        """Find the record that a batch fails of, by halves; nothing since the last checkpoint is kept.
+        """Find by bisection the record with which a batch fails; nothing since the last checkpoint is kept.
 
-        It is the one with which the records from the first on fail, and without which those before it do not. None if
-        the batch does not fail again.
+        The records up to this one fail, those before it do not. None if the batch does not fail again.
         """
         if not self._fails(served, number, records):
             return None
@@ -109,11 +108,11 @@ class Applying:
         output_batch = self._outputs.batch(number, served.terms.settings)
         try:
             output_batch.add(served.engine.apply(named(served.terms.decoder.events(records))))
-        except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
+        except Exception:  # noqa: BLE001 - any error ended the batch
             return True
         return False
 
     def done(self, step: int, seconds: float) -> None:
-        """Time a step that is done, and tell the probe."""
+        """Measure the time of a finished step, and call the probe."""
         self._gauges.stage(step, seconds)
         self._probe(step)

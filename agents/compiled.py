@@ -28,7 +28,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def stamp(root: Path) -> str:
-    """Return what a compiled copy of the sources below a root is stamped with: interpreter, names, contents."""
+    """Return the stamp of a compiled copy of the sources below a root: a hash of interpreter, names and contents."""
     digest = blake2b(f"{sys.implementation.cache_tag} {sys.platform}".encode(), digest_size=16)
     for path in sources(root):
         digest.update(f"\n{path.relative_to(root)}\n".encode())
@@ -37,9 +37,9 @@ def stamp(root: Path) -> str:
 
 
 def prefer(environment: Mapping[str, str]) -> None:
-    """Let later imports of `state` and `streams` find the compiled copy, if there is one of these sources.
+    """Let later imports of `state` and `streams` find the compiled copy, if one was made of these sources.
 
-    Raises ImportError if there is none and the environment asks for it.
+    Raises ImportError if there is none and the environment requires it.
     """
     reason = missing(environment)
     if reason and environment.get(VARIABLE) == "yes":
@@ -62,7 +62,7 @@ def handed_on() -> Iterator[None]:
 
 
 def runs() -> bool:
-    """Return whether this process runs the compiled engine; its path tells, no source is read."""
+    """Return whether this process runs the compiled engine, by the import path."""
     return "state" in sys.modules and _ours("state")
 
 
@@ -82,5 +82,5 @@ def missing(environment: Mapping[str, str]) -> str | None:
 
 
 def _ours(package: str) -> bool:
-    """Whether an imported package is the compiled copy's."""
+    """Whether an imported package comes from the compiled copy."""
     return str(PLACE) in (sys.modules[package].__file__ or "")

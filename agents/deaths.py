@@ -21,7 +21,7 @@ def told(directory: Path, place: str) -> str:
     """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``, and return the line for the log."""
     path = directory / NAME
     with suppress(OSError):
-        directory.mkdir(parents=True, exist_ok=True)  # an intake has no other file
+        directory.mkdir(parents=True, exist_ok=True)  # an intake writes no other file
     try:
         known = orjson.loads(path.read_bytes())
         times = int(known["times"]) + 1 if known["place"] == place else 1
@@ -31,7 +31,7 @@ def told(directory: Path, place: str) -> str:
         with written(path) as file:
             file.write(orjson.dumps({"place": place, "times": times}))
     except (OSError, SettingsError) as exc:
-        log.warning("cannot count what it died of: %s", exc)
+        log.warning("cannot count this death: %s", exc)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"
     return (

@@ -24,7 +24,7 @@ def connection(host: str, port: int, seconds: float, *, tls: bool) -> HTTPConnec
         host = HOST
     if not tls:
         return HTTPConnection(host, port, timeout=seconds)
-    # The certificate names the worker as others know it, not loopback; what is sent does not leave this machine.
+    # The certificate has the worker's public name, not loopback. The request does not leave this machine.
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
@@ -48,7 +48,7 @@ def status(environment: Mapping[str, str], path: str = "/healthz", port: int | N
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Write what each said and return the exit status, 0 if all is well."""
+    """Print each answer, and return the exit status: 0 if all are well."""
     path, *ports = arguments or ("/healthz",)
     found = [status(os.environ, path, int(port)) for port in ports] or [status(os.environ, path)]
     for _, said in found:

@@ -1,8 +1,8 @@
 """The intake: reads source topics with any keys, and writes trueup's own records under its own keys.
 
-It has no state. Offsets are committed once all records made of the source records before them are acknowledged. So a
-record may be sent twice, with the same bytes and the same origin: the ledger drops a repeated forecast, the router a
-repeated route or label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
+It has no state. An offset is committed once all records made of earlier source records are acknowledged. So a record
+may be sent twice, with the same bytes and the same origin. The ledger drops a repeated forecast, the router a repeated
+route or label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records, ms; then the loop looks at other things. And how long a broker waits for some, ms.
+#: Longest wait for new records before the loop does other work, ms; and how long a broker waits for records, ms.
 WAIT_MS: Final = 200
 FETCH_WAIT_MS: Final = 100
 #: Seconds between two checks that the topics are still the same.
@@ -62,7 +62,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._notices = Notices(noticed(settings, "intake"))
         self._gauges = gauges
         self._probe = probe
-        #: Makes of source records what is sent.
+        #: Makes the records to send from source records.
         self.maker = Maker(settings)
         self._taken = TakenUp(settings, self.maker)
         self._sender = Sender(self.maker, gauges, self._notices, probe, self._taken.done.update)
@@ -70,28 +70,28 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         #: Fetched records that wait for a schema to load.
         self._unread: dict[TopicPartition, list[Any]] = {}
         self._loading: asyncio.Task[None] | None = None
-        #: Lets records that come soon after others be fetched with them; None until it reads.
+        #: Delays fetches, so that records that come soon after others are fetched with them; None until intake reads.
         self._rest: Rest | None = None
         #: Whether more is buffered than the last batch could take.
         self._more = False
         self._committing = monotonic()
         self._moving = True
         self._serving = False
-        #: Whether it was told to stop.
+        #: Whether intake was told to stop.
         self.stopping = False
-        #: What lies behind open transactions of the sources.
+        #: Watches open transactions of the sources, and the records behind them.
         self._held_back = HeldBack(settings.brokers)
         #: Whether brokers answer.
         self.contact = Contact(settings.brokers)
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended it, or None."""
+        """The error that ended intake, or None."""
         return self._sender.failure
 
     @property
     def unready(self) -> str:
-        """Why it does not read all records that come, in words that anybody may read; empty if it does."""
+        """Why intake does not read all records, in words without secrets; empty if it does."""
         if self.stopping:
             return STOPPING
         if self.contact.lost:
@@ -208,7 +208,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         except PoisonError:
             if not self._moving:
                 raise
-            await asyncio.sleep(WAIT_MS / 1000)  # it is fetched again once it is known what is left out
+            await asyncio.sleep(WAIT_MS / 1000)  # fetched again once the left out records are known
             return {}
         if not lacking:
             return dict(fetched)
@@ -276,9 +276,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             stored = await offsets.committed(self._sender.producer, self._settings.intake_group, assigned, None)
             first = await self._consumer.beginning_offsets(assigned)
         await taken.begin(assigned, stored, first, self._sender.producer)
-        for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped
+        for tp in assigned:  # seek to committed offsets, too: since the assignment, records were fetched and dropped
             self._consumer.seek(tp, taken.following[tp])
-        self._unread = {}  # fetched since the assignment, too, and fetched again
+        self._unread = {}  # drop records that were fetched since the assignment; they are fetched again
         self._buffers.assign(assigned)
         self._moving = False
         self._serving = bool(assigned)
@@ -353,7 +353,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
         await intake.run(stop)
     except SettingsError:
         raise
-    except Exception as exc:  # noqa: BLE001 - whatever it is, the stage ends
+    except Exception as exc:  # noqa: BLE001 - any error ends the stage
         log_end(exc)
         if isinstance(exc, PoisonError):
             log.critical("%s", deaths.told(settings.data_dir, exc.place))

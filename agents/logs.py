@@ -7,12 +7,12 @@ from typing import Final
 
 import orjson
 
-#: A warning or an error that says the same as one before it is written again after so long, s.
+#: A repeated warning or error is written again after so long, s.
 REPEAT_SECONDS: Final = 60.0
-#: Different messages that are remembered.
+#: Most different messages that are remembered.
 _REMEMBERED: Final = 1000
 
-#: What Faust says, and what is written in its place; None: nothing, as the end of the process is told with its reason.
+#: Messages of Faust, and what is written instead. None: nothing, as the process logs its end with the reason.
 _TRANSLATED: Final = {
     "Thread keepalive is not responding...": "the thread that talks to Kafka had no processor for 3 s: was this "
     "process paused, or is the machine overloaded?",
@@ -22,14 +22,14 @@ _TRANSLATED: Final = {
     "gone?",
     "Please make sure it's hanging before restart.": None,
 }
-#: Faust and aiokafka log dozens of lines at every rebalance. The worker logs what matters.
+#: Loggers of Faust and aiokafka that write dozens of lines at every rebalance. The worker logs what matters.
 _QUIET = ("faust", "mode", "aiokafka", "streams")
 
 
 class JsonFormatter(logging.Formatter):
     """A record as one JSON object: time, level, command, logger, message, and the traceback if there is one.
 
-    ``command``: of the command line, which writes the log: ``router``, say.
+    ``command``: the command that writes the log, such as ``router``.
     """
 
     def __init__(self, command: str) -> None:
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def translated(record: logging.LogRecord) -> bool:
-    """Return whether a record is to be written; where a library says what only its authors know, say it otherwise."""
+    """Return whether to write a record; replace messages that only a library's authors understand."""
     if record.name.partition(".")[0] in _QUIET:
         said = record.getMessage()
         for theirs, ours in _TRANSLATED.items():
@@ -63,7 +63,7 @@ def translated(record: logging.LogRecord) -> bool:
 
 
 class Repeats(logging.Filter):
-    """Lets a warning or an error through once a minute if it says the same again and again, and counts the others.
+    """Passes a repeated warning or error once a minute, and counts the others.
 
     While a broker is away, each part of the Kafka client says so several times a second.
     """
@@ -104,4 +104,4 @@ def configure(level: str = "INFO", command: str = "trueup") -> None:
     logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # it tells each commit that takes long, several a second
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # it logs each slow commit, several a second

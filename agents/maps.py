@@ -1,7 +1,7 @@
 """Writes the maps of a worker's streams to their topic, without delaying the worker.
 
-It reads the rows that the gauges hold, as checkpoints wrote them, in a thread with a producer of its own. Errors are
-counted and logged, and the next look tries again. No batch waits for it.
+A thread with its own producer reads the rows that the gauges hold, as checkpoints wrote them. Errors are counted and
+logged, and the next look tries again. No batch waits for it.
 
 The version of a map is the number of records that its partition had applied at the last checkpoint. A worker that takes
 a partition up writes no older one. A worker that has lost the partition may write an older version late; readers
@@ -30,13 +30,13 @@ from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encod
 
 log = logging.getLogger("trueup")
 
-#: Shortest pause after a look, in multiples of its time: maps take at most a tenth of a core.
+#: Shortest pause after a look, in multiples of the look's time: maps take at most a tenth of a core.
 REST: Final = 9.0
-#: How often a failure is logged at most, s.
+#: Shortest time between two log lines about failures, s.
 SAY_SECONDS: Final = 60.0
 #: Longest wait for the thread when the worker stops, s.
 STOP_SECONDS: Final = 5.0
-#: Bytes of a record batch that are not for a map: its key, and what batches need.
+#: Bytes of a record batch that are not the map: key and overhead.
 ROOM: Final = 1024
 #: Most maps in flight; they are held in memory.
 FLYING: Final = 100
@@ -48,12 +48,12 @@ DAMAGED: Final = "it could not be made: the worker's log says why"
 class Due(NamedTuple):
     """A record to write."""
 
-    #: The stream's place.
+    #: Partition and name of the stream.
     partition: int
     stream: str
-    #: The map; None: the stream has no map here any more.
+    #: The map; None: the stream has no map on this partition any more.
     value: bytes | None
-    #: Hash of the row that the map was made of, and the claim under which it was made.
+    #: Hash of the row from which the map was made, and the claim under which it was made.
     source: tuple[bytes, int]
 
 
@@ -63,7 +63,7 @@ class Maps:
     def __init__(self, settings: Settings) -> None:
         self._policies = settings.policies
         self._most = settings.batch_bytes - ROOM
-        #: What was acknowledged last, by partition and stream.
+        #: The last acknowledged record, by partition and stream.
         self._written: dict[tuple[int, str], tuple[bytes, int]] = {}
 
     def due(
@@ -71,7 +71,7 @@ class Maps:
     ) -> Iterator[Due]:
         """Yield the maps of a partition to write: those whose calibrator or whose worker has changed.
 
-        ``held``: rows as they were written.
+        ``held``: rows, as checkpoints wrote them.
         ``claim``: offset of this worker's claim in the changelog.
         ``applied, stream_time``: from the fence that was written with the rows, or the one after it.
         ``at``: the time, ms since 1970.
@@ -110,13 +110,13 @@ class Maps:
             self._written[due.partition, due.stream] = due.source
 
     def keep(self, partitions: Mapping[int, object]) -> None:
-        """Forget partitions that this worker does not have."""
+        """Forget all other partitions: this worker has lost them."""
         for place in [place for place in self._written if place[0] not in partitions]:
             del self._written[place]
 
 
 def _withheld(stream: str, policy: Policy, held: PartitionSnapshot) -> bool:
-    """Whether a stream's answers are raw at present, whatever was learnt."""
+    """Whether a stream's answers are raw at present, in spite of what was learnt."""
     row = held.row(kinds.COVERAGE, stream) if policy.guarded else None
     return row is not None and kinds.COVERAGE.decode(row).uncovered
 
@@ -155,7 +155,7 @@ class Publisher:
         self._said = float("-inf")
         #: Maps written, and failures.
         self.written = self.failures = 0
-        #: When all maps were last as they were committed, or this began, s of a clock that only counts.
+        #: When all maps were last up to date, or the start, s of a monotonic clock.
         self.complete = monotonic()
 
     def samples(self) -> Iterator[Sample]:
@@ -181,7 +181,7 @@ class Publisher:
             began = monotonic()
             try:
                 await self.look()
-            except Exception as exc:  # noqa: BLE001 - whatever it is, the worker goes on
+            except Exception as exc:  # noqa: BLE001 - no error of maps stops the worker
                 self._failed(str(exc) or type(exc).__name__)
                 await self._close()
             took = monotonic() - began
@@ -190,7 +190,7 @@ class Publisher:
         await self._close()
 
     async def look(self) -> None:
-        """Write the changed maps, and then for each partition that its maps are up to date.
+        """Write the changed maps, and then a record for each partition that its maps are up to date.
 
         Raises KafkaError or TimeoutError if a record is not acknowledged; the next look writes it again.
         """
@@ -199,7 +199,7 @@ class Publisher:
         self._maps.keep(claims)
         for partition, claim in claims.items():
             held, at = self._held().get(partition), int(time() * 1000)
-            if held is None:  # it is just being taken up, or lost
+            if held is None:  # the partition is just being taken up, or lost
                 complete = False
                 continue
             applied, stream_time = held.written.applied, held.written.stream_time
@@ -223,7 +223,7 @@ class Publisher:
                 if self._stopping.is_set():
                     break
                 sent.append((due, await self._send(due.partition, key_of(due.stream), due.value)))
-                await asyncio.sleep(0)  # lets go of the interpreter's lock: the worker's own thread goes first
+                await asyncio.sleep(0)  # releases the interpreter's lock, so that the worker's thread goes first
         finally:
             async with asyncio.timeout(self._settings.request_seconds):
                 ends = await asyncio.gather(*[each for _, each in sent], return_exceptions=True)

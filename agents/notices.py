@@ -1,8 +1,8 @@
-"""What somebody should look at: dead letters, times that lie far off, late labels, counted by what they are.
+"""What an operator should look at: dead letters, implausible times, late labels; counted by kind.
 
-The log has at most a line a minute of each. Counts and lines also stand in a file, which the worker's page shows: under
-`trueup run` router and intake are processes of their own. Beside them are events of operation: starts, rebalances, why
-a stage was not ready. These outlive the process; the log has them, too.
+The log gets at most one line a minute of each kind. Counts and lines are also written to a file, which the worker's
+page shows, as router and intake are other processes under `trueup run`. The file also keeps events of operation:
+starts, rebalances, why a stage was not ready. They outlive the process, and the log has them, too.
 """
 
 import logging
@@ -23,34 +23,34 @@ from streams.sources import modes
 
 log = logging.getLogger("trueup")
 
-#: How often a line of one kind may be logged, and how often the file may be written, s.
+#: Shortest time between two log lines of one kind, and between two writes of the file, s.
 LOG_SECONDS: Final = 60.0
 FILE_SECONDS: Final = 5.0
-#: Most lines that are kept: as many topics may be misread at a time.
+#: Most lines that are kept.
 MOST: Final = 1000
-#: Most events of operation that are kept of a stage, and most promotions that are shown; and their reason.
+#: Most events of operation kept for a stage; most promotions shown, and most characters of their reason.
 EVENTS: Final = 20
 OPERATION: Final = "operation"
-#: What may have a file.
+#: Stages that may have a file.
 STAGES: Final = ("worker", "router", "intake")
 _MEANINGS: Final = REASONS | routing.REASONS
 
 
 class Notices:
-    """Counts what one process meets.
+    """Counts the notices of one process.
 
     ``path``: the file; None: there is none.
-    ``clock``: seconds that only count.
+    ``clock``: a monotonic clock, s.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:
         self._path, self._clock = path, clock
-        #: By topic and kind: how many, the line, and when the last came, s since 1970.
+        #: By topic and kind: number, line, and time of the last one, s since 1970.
         self._found: dict[tuple[str, str], tuple[int, str, float]] = {}
-        #: When a line was logged, and how many it told of.
+        #: By topic and kind: when a line was logged, and the number that it gave.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._changed, self._written = True, -FILE_SECONDS
-        #: Events of operation, and the last thing that was said of how the stage stands.
+        #: Events of operation, and the last state of the stage.
         self._events = [] if path is None else [each for each in _read(path) if each["reason"] == OPERATION]
         self._stands = ""
 
@@ -61,7 +61,7 @@ class Notices:
         self._changed = True
 
     def stands(self, said: str) -> None:
-        """Keep how the stage stands as an event, whenever it changes."""
+        """Keep the state of the stage as an event whenever it changes."""
         if said != self._stands:
             self._stands = said
             self.happened(said)
@@ -76,11 +76,11 @@ class Notices:
         )
 
     def far_off(self, topic: str, records: int, said: str) -> int:
-        """Say how many records of a topic have had a time that lies far off, and what to do; return how many more."""
+        """Report records of a topic with implausible times and the remedy; return the number of new ones."""
         return self._count((topic, "far_off"), f"records of {topic} with a time far off", f"The last: {said}", records)
 
     def unrouted(self, topic: str, records: int) -> None:
-        """Say how many forecasts were not written by intake, where labels come through it."""
+        """Report forecasts that intake did not write although labels come through it."""
         self._count((topic, "unrouted"), f"forecasts of {topic} that intake did not write", modes.UNROUTED, records)
 
     def overdue(self, stream: str, events: int) -> None:

@@ -62,7 +62,7 @@ class BatchProcessor:
         notices: Notices | None = None,
     ) -> None:
         self.notices = notices or Notices()
-        #: Told of each turn that is answered; None: nobody is.
+        #: Called with each answered turn; None: nothing is called.
         self.spans: Spans | None = None
         self._topics = settings.forecasts, settings.outcomes
         self._settings = settings
@@ -72,16 +72,17 @@ class BatchProcessor:
         self._gauges = gauges
         self._probe = probe
         self._current = current
-        #: Input topics that this worker maps itself, each with its source, by number. Intake counts those it maps.
+        #: Input topics that this worker maps itself, by number, each with its source. Intake counts the topics that it
+        #: maps.
         self._reads = modes.read_directly(settings.modes, self._topics)
-        #: Records in the output topics that are not what is folded again brings about.
+        #: Records in the output topics that differ from what the second fold makes.
         self._unlike = 0
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, ServedPartition] = {}
-        #: The locks of the three steps, taken in this order. So turns pass each step in their order.
+        #: The locks of the three steps, taken in this order, so that turns pass each step in order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
-        #: Held while checkpoints are written, and taken last: turns go on meanwhile.
+        #: Held while checkpoints are written, and taken last. Turns go on meanwhile.
         self._writing = asyncio.Lock()
         self.pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
 
@@ -96,8 +97,8 @@ class BatchProcessor:
     ) -> tuple[Fence, Journal]:
         """Take up a partition from its table; return the last checkpoint's fence, and the journal's entries since.
 
-        ``recall``: returns the settings that were in force, by their hash.
-        ``said``: ends of its output topics.
+        ``recall``: returns settings that were in force, by their hash.
+        ``said``: ends of the partition's output topics.
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)
@@ -106,7 +107,7 @@ class BatchProcessor:
             entries = found.entries
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
-                # Under the name that the journal has: another build may describe the same settings by more fields.
+                # Under the hash from the journal: another build may describe the same settings with more fields.
                 settings = await recall(entries[0].config.hex())
                 terms = Terms(settings, self._decoder_of(settings), entries[0].config)
             served = ServedPartition.after(found, terms, said)
@@ -116,7 +117,7 @@ class BatchProcessor:
             return committed(served.engine.fence), found
 
     async def forgo(self, partition: int, found: Journal) -> None:
-        """Skip the journal entries since the last checkpoint: their records were deleted. Their answers stand."""
+        """Skip the journal entries since the last checkpoint, as their records were deleted. Their answers remain."""
         async with self._folding, self._answered():
             served = self._partitions[partition]
             served.forgo(found)
@@ -138,7 +139,7 @@ class BatchProcessor:
 
     @property
     def wait(self) -> Wait:
-        """How batches wait for the schema registry."""
+        """Wait for the schema registry, on behalf of a batch."""
         return cast("Wait", self._terms.decoder.schemas.wait)
 
     def samples(self) -> Iterator[Sample]:
@@ -168,8 +169,8 @@ class BatchProcessor:
     def tick(self, partition: int) -> int:
         """Return the stream time that a partition without new records may advance to, ms; 0: it waits.
 
-        It follows the clock only if records came at about the time they tell, and if a forecast matures by then.
-        Replayed history matures by its own records, however slowly they come.
+        It follows the clock only if records came at about the time that they state, and if a forecast matures by then.
+        Replayed history matures only by its own records, however slowly they come.
         """
         served = self._partitions.get(partition)
         return 0 if served is None else served.ripe(int(self._settings.quiet_seconds * 1000))
@@ -183,12 +184,12 @@ class BatchProcessor:
 
         Batches of partitions that have moved are left out; the new owner reads them.
 
-        Raises MovedError if a partition was closed, and the source of batches was not told.
+        Raises MovedError if a partition was closed and the source of batches does not know it.
         Raises CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError or KafkaError. After any of these
         acknowledge nothing of the turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
-        if self._terms.decoder.asks_registry and len(batches) == 1:  # several wait for none, see `waits_for`
+        if self._terms.decoder.asks_registry and len(batches) == 1:  # only one may have to wait, see `waits_for`
             await self._terms.decoder.load(batches[0].records)
         parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):
@@ -197,7 +198,7 @@ class BatchProcessor:
                 # The partition was taken up again, so these records are read again. Folding them now would merge them
                 # with later ones.
                 if not self._current(batch):
-                    log.info("partition %d has moved; a batch that was waiting is void", batch.partition)
+                    log.info("partition %d has moved; its waiting batch is dropped", batch.partition)
                     continue
                 served = self._partitions.get(batch.partition)
                 if served is None:
@@ -207,7 +208,7 @@ class BatchProcessor:
                 parts.append(await self._fold(batch, served))
                 if not frozen and served.due(self._settings):
                     served.freeze()
-                    frozen = True  # the others wait for the next turns, so that none of these takes long
+                    frozen = True  # the others get the next turns, so that no turn takes long
         return FoldedTurn(started, parts)
 
     async def answer(self, turn: FoldedTurn) -> None:
@@ -251,7 +252,7 @@ class BatchProcessor:
                 yield
 
     async def _hear(self, batches: Iterable[Batch]) -> None:
-        """Read the outputs in the topics, for records that are folded again and may have been answered already."""
+        """Read the topics' outputs for records that are folded again, as they may have been answered already."""
         here = {batch: self._partitions.get(batch.partition) for batch in batches}
         asked = {batch.partition: served for batch, served in here.items() if served and served.unheard(batch)}
         if asked:
@@ -261,7 +262,7 @@ class BatchProcessor:
                 served.hears(found[number].ends)
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
-        """Return the batches whose partition has not moved since; the new owner answers the others."""
+        """Return the batches whose partition has not moved; the new owner answers the others."""
         here = list[Folded]()
         for part in parts:
             if self._partitions.get(part.batch.partition) is part.served:
@@ -291,7 +292,7 @@ class BatchProcessor:
                 await self._written()
 
     async def _fold(self, batch: Batch, served: ServedPartition) -> Folded:
-        """Fold a batch as one journal entry, if its rows fit one checkpoint; else as several."""
+        """Fold a batch as one journal entry; as several, if its rows do not fit one checkpoint."""
         number, records = batch.partition, batch.records
         if batch.tick:
             return await self._tick(batch, served)
@@ -359,7 +360,7 @@ class BatchProcessor:
                 waiting = served.waiting
                 here = self._partitions.get(number) is served
                 if here and waiting is not None and served.answered >= waiting.entry.number:
-                    with suppress(MovedError):  # its new owner folds what this one did
+                    with suppress(MovedError):  # the new owner folds it again
                         await self._write(number, served, waiting)
 
     async def _write(self, number: int, served: ServedPartition, waiting: Frozen) -> None:
@@ -373,7 +374,7 @@ class BatchProcessor:
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self.pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
-        changes.rows, changes.of_streams = {}, {}  # the engine holds what is left until the next one
+        changes.rows, changes.of_streams = {}, {}  # the engine keeps the rest until the next checkpoint
 
     async def checkpoint(self, *, due: bool = True) -> None:
         """Make the checkpoints that are due, or of all partitions, and write them one after another. Raises as `fold`.

@@ -1,9 +1,9 @@
-"""The process that serves metrics, probes and pages, so that no reader takes the interpreter from the worker.
+"""The process of the readers serves metrics, probes and pages, so that no reader slows the worker down.
 
-The worker forks it before anything is started, and it ends with the worker. When a reader comes, it asks the worker for
-what changed, over a pair of sockets (`streams.metrics.mirror`). Probes do not ask the worker: a few times a second the
-worker writes whether it is well, into memory that both share. So a worker that hangs, or is stopped, is reported as
-unhealthy. A router and an intake have such a process, too. Here the parent is whichever of them forked it.
+The worker forks it before anything else starts, and it ends with the worker. When a reader comes, it asks the worker
+over a pair of sockets for what changed (`streams.metrics.mirror`). Probes do not ask the worker. Instead, a few times a
+second the worker writes its health into memory that both share, so a worker that hangs or is stopped is reported as
+unhealthy. A router and an intake have such a process, too: *the parent* is the process that forked it.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ log = logging.getLogger("trueup")
 
 #: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
 ALIVE_SECONDS: Final = 30.0
-#: The nice value of this process: where both want the same processor, the parent gets most of it.
+#: The nice value of this process. If both want the same processor, the parent gets most of it.
 NICE: Final = 5
 #: How long a start waits for its address, s: the readers of a killed worker may still hold it.
 LEFT_SECONDS: Final = 2.0
-#: How often the parent tells how it is, s.
+#: Time between two reports of the parent's health, s.
 TELL_SECONDS: Final = 0.25
 
 
@@ -61,9 +61,9 @@ class ReadersError(RuntimeError):
 
 
 class Vitals:
-    """Whether a process is well, in memory that it shares with the processes that it forks.
+    """The health of a process, in memory that it shares with the processes that it forks.
 
-    A process may read while the other writes. A checksum shows that, and the reader reads again.
+    If one process reads while the other writes, the checksum is wrong, and the reader reads again.
     """
 
     _HEAD: Final = Struct("<IH")
@@ -79,7 +79,7 @@ class Vitals:
         self._shared[: self._HEAD.size + len(said)] = self._HEAD.pack(crc32(said), len(said)) + said
 
     def _read(self) -> tuple[float, bool, str]:
-        """Return when the process last wrote, s of `time.monotonic`, whether it was well, and why it was not ready."""
+        """Return when the process last wrote (s of `time.monotonic`), whether it was well, and why it was not ready."""
         while True:
             checksum, size = self._HEAD.unpack_from(self._shared)
             said = self._shared[self._HEAD.size : self._HEAD.size + size]
@@ -109,7 +109,7 @@ class _Channel:
     def __call__(self, whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
         """Yield the parent's answers; TimeoutError if it is silent for `PATIENCE`."""
         if self._asked:
-            for _ in self._answer():  # of an earlier question, whose reader waits no longer
+            for _ in self._answer():  # an answer to an earlier question, whose reader is gone
                 pass
         self._asked = True
         self._connection.send((whole, self._failed_logins()))
@@ -121,7 +121,7 @@ class _Channel:
                 raise TimeoutError
             each = self._connection.recv()
             self._asked = isinstance(each, ChangedRows)
-            if each is None:  # what is wrong stands in the parent's log
+            if each is None:  # the parent's log has the error
                 raise TimeoutError
             yield each
 
@@ -133,7 +133,7 @@ class Readers:
     Raises ValueError if the certificate cannot be loaded.
 
     ``settings``: say where to listen, and who may read.
-    ``policies``: of the streams that have series; None: there are none.
+    ``policies``: policies of the streams with series; None: there are none.
     ``pages``: makes the pages; None: there are none.
     """
 
@@ -143,7 +143,7 @@ class Readers:
         policies: Policies | None = None,
         pages: Callable[[Settings, Mirror], Ask] | None = None,
     ) -> None:
-        #: Requests with a wrong name or password, up to the last question.
+        #: Requests with a wrong name or password, as of the last question.
         self.failed_logins = 0
         #: Whether the parent is well.
         self.vitals = Vitals()
@@ -164,7 +164,7 @@ class Readers:
         """Fork, on the main thread. Raises `ReadersError` if the system allows no further process."""
         sys.stdout.flush()
         sys.stderr.flush()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a supervisor has ignored it, a child's end is not told
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a supervisor may have set it to be ignored
         try:
             self._pid = os.fork()
             if not self._pid:
@@ -181,8 +181,8 @@ class Readers:
     def _serve(self) -> NoReturn:
         status = 1
         try:
-            end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
-            for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent says when to end
+            end_with_parent(signal.SIGKILL)  # also while it is stopped and cannot read the pipe
+            for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent ends this process
                 signal.signal(each, signal.SIG_IGN)
             self._connection.close()
             os.close(self._life)
@@ -203,7 +203,7 @@ class Readers:
         ProcessCollector(READERS, lambda: self._pid, registry=registry)
 
     def answer(self, source: ChangeSource) -> None:
-        """Answer its questions from now on, in a thread."""
+        """Answer the process's questions from now on, in a thread."""
         threading.Thread(target=self._answer, args=(source,), name="readers", daemon=True).start()
 
     def _answer(self, source: ChangeSource) -> None:
@@ -218,18 +218,18 @@ class Readers:
     ) -> None:
         """Write the parent's health a few times a second, until cancelled.
 
-        ``unready, healthy``: return what `Vitals.tell` takes.
+        ``unready, healthy``: return the arguments of `Vitals.tell`.
         ``failed``: called once if the process has ended.
         """
         try:
             while True:
                 self.tell(unready(), healthy=healthy())
                 await asyncio.sleep(TELL_SECONDS)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, probes would go on as they were
+        except Exception as exc:  # noqa: BLE001 - any error, else probes would repeat the last report
             failed(exc)
 
     def tell(self, unready: str, *, healthy: bool = True) -> None:
-        """Write that the parent is alive, see `Vitals.tell`; raise `ReadersError` if the process has ended."""
+        """Write the parent's health, see `Vitals.tell`; raise `ReadersError` if the process has ended."""
         self.vitals.tell(unready, healthy=healthy)
         if self._pid:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -253,7 +253,7 @@ def _said(source: ChangeSource, whole: bool) -> Iterator[ChangedRows | Overview 
     try:
         yield from source(whole)
     except Exception:
-        log.exception("cannot say what the metrics are")
+        log.exception("cannot read the metrics")
         yield None
 
 

@@ -1,7 +1,7 @@
-"""The router: sends labels, which know their event alone, to the streams their event was forecast in.
+"""The router: a label names only its event; the router sends it to the streams that forecast this event.
 
-It is a worker with another engine: `state.router` in the place of `state.engine`, over routes and labels in the place
-of forecasts and outcomes. Transport, changelog, fences and the order of effects are a worker's.
+It is a worker with another engine, `state.router` instead of `state.engine`, and other inputs: routes and labels
+instead of forecasts and outcomes. Transport, changelog, fences and the order of effects are those of a worker.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,14 +53,14 @@ class RouteProcessor(BatchProcessor):
 
     @property
     def wait(self) -> Wait:
-        """Nothing is waited for: its records are JSON."""
+        """Do not wait: the records are JSON and need no registry."""
         return Wait()
 
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
         yield from ()
 
-    def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are its own
+    def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are never foreign
         return RouteDecoder()
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
@@ -68,7 +68,7 @@ class RouteProcessor(BatchProcessor):
 
 
 class RouteShowing(Showing):
-    """Tells a router's gauges, which show no rows."""
+    """Updates a router's gauges, which show no rows."""
 
     def __init__(self, table: StateTable, gauges: RouteGauges, policies: Policies, notices: Notices) -> None:
         super().__init__(table, cast("Gauges", gauges), policies, notices)
@@ -87,7 +87,7 @@ class RouteShowing(Showing):
 
 
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
-    """Wire a fresh router; ``settings`` are those of `Settings.router`, for the rest see `agents.topology.build`."""
+    """Wire a new router; ``settings``: from `Settings.router`; for the rest see `agents.topology.build`."""
     app = Application(settings)
     gauges = RouteGauges(__version__, lambda: samples(topology), settings.application)
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
@@ -100,5 +100,5 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
     return topology
 
 
-#: What `agents.worker.run` runs as a router.
+#: The stage that `agents.worker.run` runs as a router.
 ROUTER: Final = Stage(build)

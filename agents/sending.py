@@ -1,4 +1,4 @@
-"""Sends the records that intake makes of source records, in batches that keep their order."""
+"""Sends the records that intake makes of source records, in batches and in order."""
 
 import asyncio
 from collections import deque
@@ -23,7 +23,7 @@ from streams.records.skips import PoisonError
 
 #: Most batches in flight: one is sent while the next is read.
 FLYING: Final = 2
-#: Source records mapped and packed at a time: so many fit the processor's own cache (python -m tests.bench.parts).
+#: Source records mapped and packed at a time. So many fit the processor's cache (python -m tests.bench.parts).
 PART: Final = 250
 
 #: Called with the number of the finished step; tests kill the process in it. 1: first records acknowledged, 2: routes
@@ -35,7 +35,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
     """A producer whose batches take hundreds of records at once.
 
     ``settings``: sizes and codec.
-    ``contact``: is told what brokers answer.
+    ``contact``: gets the answers of brokers.
     ``options``: further settings of aiokafka's.
     """
 
@@ -58,7 +58,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
 class Sending:
     """The packed records made of a batch of source records.
 
-    ``packed``: makes an empty pack of records that are sent together.
+    ``packed``: makes an empty pack, for records that are sent together.
     """
 
     def __init__(self, packed: Callable[[], PackedBatch]) -> None:
@@ -81,11 +81,11 @@ class Sending:
 class Sender:
     """Maps source records, sends the result, and counts.
 
-    ``done``: called with the next offset of each source partition once all records made of those before are
+    ``done``: called with the next offset of each source partition, once all records made of earlier ones are
     acknowledged.
     """
 
-    #: Sends; set it before the first batch.
+    #: The producer; set it before the first batch.
     producer: Producer
 
     def __init__(
@@ -140,11 +140,11 @@ class Sender:
         return sending
 
     def _poison(self, part: Sequence[tuple[TopicPartition, Any]], now: int) -> PoisonError | None:
-        """Find the record that cannot be mapped or packed, by trying them one by one; nothing of it is kept."""
+        """Find the record that cannot be mapped or packed, by trying each; nothing is kept."""
         for tp, record in part:
             try:
                 Sending(self._empty).add(self._maker.make([(tp, record)], now))
-            except Exception:  # noqa: BLE001 - whatever it is, it ended the part
+            except Exception:  # noqa: BLE001 - any error ended the part
                 return PoisonError(tp.topic, tp.partition, record.offset)
         return None
 
@@ -154,9 +154,9 @@ class Sender:
     async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
         """Send a batch after the one before it, and note that its offsets may be committed.
 
-        Each partition has one record batch in flight. With several, the client could give up the first while a
-        partition has no leader, and still send the second. The router would then take the first, sent again, for
-        copies.
+        Each partition has one record batch in flight. With two, the client could give up the first one while the
+        partition has no leader, and still send the second. The router would then take the first, when it is sent again,
+        for a copy.
         """
         try:
             if before is not None:
@@ -170,7 +170,7 @@ class Sender:
             self._done(sending.ends)
             self._gauges.batch(sending.records, perf_counter() - sending.started)
             self.raw_answers += sending.raw_answers
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the batch was not sent
+        except Exception as exc:  # noqa: BLE001 - after any error the batch was not sent
             self.failure = exc
         finally:
             self._flying.popleft()

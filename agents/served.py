@@ -1,4 +1,4 @@
-"""A served partition: its terms, its progress, its waiting checkpoint, and what is folded and not acknowledged yet."""
+"""A served partition: its terms, its progress, its waiting checkpoint, and folded records not acknowledged yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from streams.config.settings import Settings
 from streams.faust.outputs import LABELS, Heard, OutputBatch
 from streams.records.merge import Batch, Merged
 
-#: Most records, and most batches, between two checkpoints.
+#: Most records and most batches between two checkpoints.
 CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
 
 
@@ -34,18 +34,18 @@ class Terms:
 
     @classmethod
     def of(cls, settings: Settings, decoder: Any) -> Self:  # noqa: ANN401 - of its own events
-        """Return the terms that settings set."""
+        """Return the terms of some settings."""
         return cls(settings, decoder, bytes.fromhex(in_force.digest(in_force.described(settings))))
 
 
 class Frozen(NamedTuple):
     """A checkpoint that is not written yet."""
 
-    #: The rows that changed; most are made while others are served.
+    #: The rows that changed. Most are encoded while other records are served.
     changes: Changes
     #: Its journal entry.
     entry: Entry
-    #: Offsets of later outputs that are in the topics already, see `Heard.offsets`.
+    #: Offsets of later outputs that the topics already hold, see `Heard.offsets`.
     left: Sequence[int | None]
     #: Next offset of each output topic after the outputs of the entries before it, once those are acknowledged.
     said: tuple[int, int, int]
@@ -55,32 +55,32 @@ class Frozen(NamedTuple):
 class ServedPartition:
     """A partition that was taken up."""
 
-    #: Terms of its records. After a crash, those in force before it, until its records are folded again.
+    #: Terms of the records. After a crash, the terms in force before it, until those records are folded again.
     terms: Terms
     #: Number of the next journal entry.
     number: int = 0
     #: Number of the first entry whose outputs may not be acknowledged.
     answered: int = 0
-    #: ``answered`` when the partition was taken up: outputs of earlier entries are not sent again.
+    #: The value of ``answered`` when the partition was taken up. Outputs of earlier entries are not sent again.
     told: int = 0
     #: Next offset of each output topic after the outputs of the entries before ``answered``.
     said: tuple[int, int, int] = (0, 0, 0)
-    #: Outputs after ``said`` of records that are folded again; None if not read yet, or if all are folded.
+    #: Outputs behind ``said``, for records that are folded again; None if not read yet, or if all are folded.
     heard: Heard | None = None
     #: Number of the first entry after the last checkpoint.
     written: int = 0
-    #: Next offset of each input, after the last checkpoint and now.
+    #: Next offset of each input, at the last checkpoint and now.
     begins: tuple[int, int] = (0, 0)
     ends: tuple[int, int] = (0, 0)
     #: The last record of each input that was folded here.
     last: list[journal.Last] = field(default_factory=lambda: [journal.NONE, journal.NONE])
     #: The topics of the records since the last checkpoint, in their order.
     order: bytearray = field(default_factory=bytearray)
-    #: When the first of those records was folded, s of a monotonic clock.
+    #: When the first record since the last checkpoint was folded, s of a monotonic clock.
     since: float = 0.0
     #: Whether all records of the last entry are folded.
     whole: bool = True
-    #: Whether the last records came at about the time that they tell.
+    #: Whether the last records came at about the time that they state.
     live: bool = False
     #: The checkpoint that is written once the entries before it are answered.
     waiting: Frozen | None = None
@@ -89,7 +89,7 @@ class ServedPartition:
 
     @classmethod
     def after(cls, found: Journal, terms: Terms, said: tuple[int, int, int]) -> Self:
-        """Return a partition with this journal; its output topics end at ``said``."""
+        """Return a partition whose journal has these entries and whose output topics end at ``said``."""
         number, entries = found.number - len(found.entries), found.entries
         answered, said = (found.answered, found.said) if entries else (0, said)
         return cls(terms, number, answered, answered, said, written=number, last=list(found.last))
@@ -178,11 +178,11 @@ class ServedPartition:
         return now if due else 0
 
     def unsaid(self, batch: Batch) -> bool:
-        """Whether outputs of a batch may be missing: it is new, or their acknowledgement was not noted."""
+        """Whether outputs of a batch may be missing: the batch is new, or its acknowledgement was not noted."""
         return batch.again is None or batch.again.number >= self.told
 
     def unheard(self, batch: Batch) -> bool:
-        """Whether a batch is folded again, and what stands in the output topics already was not read."""
+        """Whether a batch is folded again, and its outputs in the topics have not been read."""
         return self.heard is None and batch.again is not None and self.unsaid(batch)
 
     @property
@@ -199,7 +199,7 @@ class ServedPartition:
         )
 
     def late(self, settings: Settings) -> bool:
-        """Whether new batches must wait for the waiting checkpoint: rows, or entries of the journal, are too many."""
+        """Whether new batches must wait for the checkpoint: there are too many rows, or entries of the journal."""
         return self.waiting is not None and (
             self.engine.weight > settings.enough_bytes // 2
             or self.engine.full
@@ -225,17 +225,17 @@ class Folded:
     batch: Batch
     #: Its partition.
     served: ServedPartition
-    #: What is to be produced.
+    #: Outputs to produce.
     outputs: OutputBatch
-    #: What the journal is to say of them; None: it says so already.
+    #: Their journal entry; None: the journal has it already.
     entry: Entry | None
-    #: Of the first journal entry after them.
+    #: Number of the first journal entry after them.
     number: int
-    #: As the engine made them.
+    #: Effects, as the engine made them.
     effects: Any
     #: The dead letters.
     rejected: list[Rejected]
-    #: Of the state with them.
+    #: Fence of the state with them.
     fence: Fence
 
 
@@ -243,12 +243,12 @@ class Folded:
 class FoldedTurn:
     """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before."""
 
-    #: When its folding was asked for, s of a clock that only counts.
+    #: When its folding began to wait, s of a monotonic clock.
     started: float
     #: Its batches.
     parts: list[Folded]
 
 
 def committed(fence: Fence) -> Fence:
-    """Return a fence as it is in the state now: the engine moves its own while it folds what may never be committed."""
+    """Return a copy of a fence: the engine changes its own while it folds records that may never be committed."""
     return Fence.decode(fence.encode())

@@ -34,7 +34,7 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes; a further one is told to come again.
 CONNECTIONS = 32
-#: Time for which metrics and pages are cached, in multiples of the processor time it took to make them.
+#: Time for which metrics and pages are cached, as a multiple of the processor time that making them took.
 KEPT = 9.0
 #: Most pages in the cache.
 PAGES = 32
@@ -52,14 +52,14 @@ T = TypeVar("T")
 
 
 class Response(NamedTuple):
-    """What is answered to a request."""
+    """The answer to a request."""
 
     status: HTTPStatus
     headers: Headers
     body: bytes
 
 
-#: Returns the answer of a page, by its path, not quoted, and its query.
+#: Returns the answer of a page, by unquoted path and query.
 Ask = Callable[[str, str], Response]
 
 
@@ -76,7 +76,7 @@ class _Head(io.RawIOBase):
         self._left = HEAD_BYTES
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever the reader above has
@@ -110,7 +110,7 @@ class _Request(BaseHTTPRequestHandler):
         """Serve the connection. Broken connections and failed TLS handshakes are the client's affair."""
         try:
             whole = self._read()
-        except (OSError, _Late, HTTPException, ValueError):  # ValueError: closed while TLS was in it
+        except (OSError, _Late, HTTPException, ValueError):  # ValueError: closed during a TLS operation
             return
         finally:
             self.server.heard(self.connection)
@@ -177,7 +177,7 @@ class _Listener(ThreadingMixIn, TCPServer):
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
         with suppress(OSError):
-            socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # past TLS, which its own thread is in
+            socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # below TLS, as its own thread may be in the handshake
 
     def heard(self, connection: socket.socket) -> None:
         """Note that a connection's head has come."""
@@ -197,13 +197,13 @@ class _Listener(ThreadingMixIn, TCPServer):
 class _Kept(Generic[T]):
     """A cache for readers that makes one value at a time; concurrent readers share it.
 
-    A value serves for nine times the processor time that making it took. So at most a tenth of a processor makes
-    values, however many readers there are. On a small worker a value is at most milliseconds old.
+    A value is kept for nine times the processor time that making it took. So readers, however many, take at most a
+    tenth of a processor. On a small worker a value is at most milliseconds old.
     """
 
     def __init__(self, most: int = 1) -> None:
         self._most, self._lock = most, threading.Lock()
-        #: By name: until when a value serves, and the value; oldest first.
+        #: By name: until when a value is kept, and the value; oldest first.
         self._kept: dict[str, tuple[float, T]] = {}
 
     def get(self, name: str, make: Callable[[], T]) -> T:
@@ -249,7 +249,7 @@ class Server:
         self._exposition = exposition
         #: The metrics as text, plain and compressed.
         self._metrics = _Kept[tuple[bytes, bytes]]()
-        #: What is wrong, by the path of the probe.
+        #: What is wrong, by path of the probe.
         self._probes: Mapping[str, Callable[[], str]] = {
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
@@ -303,8 +303,8 @@ class Server:
                 headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
                 headers += [("Content-Encoding", "gzip")] if gzipped else []
                 request.answer(HTTPStatus.OK, headers, packed if gzipped else plain)
-        elif (pages := self._pages) is not None:  # those that wait keep their places, which are few
-            name = unquote_to_bytes(path.encode("latin-1")).decode(errors="replace")  # as bytes came, quoted or not
+        elif (pages := self._pages) is not None:  # waiting requests keep their places, and places are few
+            name = unquote_to_bytes(path.encode("latin-1")).decode(errors="replace")  # bytes may come unquoted
             request.answer(*self._kept.get(request.path, lambda: pages(name, query)))
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
@@ -345,8 +345,8 @@ _TEXT: Final = (("Content-Type", "text/plain"),)
 def named(host: str, known: Iterable[str]) -> bool:
     """Whether a ``Host`` header names this server; this prevents DNS rebinding.
 
-    A foreign page can point its own host name here and read answers through a user's browser. It cannot do so with an
-    address, nor with a name without a dot, which no registry gives out.
+    A foreign page can point its own host name to this server, and read answers through a user's browser. It cannot do
+    so with an IP address, nor with a name without a dot, which no registry sells.
     """
     name = re.sub(r":\d*$", "", host.strip().lower()).strip("[]").removesuffix(".")
     if "." not in name or name in known:

@@ -16,9 +16,9 @@ from streams.metrics.snapshot import PartitionSnapshot
 
 
 class Showing:
-    """Tells gauges of rows.
+    """Passes rows to the gauges.
 
-    ``notices``: hear of labels that are overdue, and of what is withheld.
+    ``notices``: get overdue labels and withheld streams.
     """
 
     def __init__(self, table: StateTable, gauges: Gauges, policies: Policies, notices: Notices) -> None:
@@ -31,22 +31,22 @@ class Showing:
         self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
 
     def _take_slots(self, partition: int) -> None:
-        """Give the streams of a partition slots, until there are none left.
+        """Give slots to the streams of a partition until no slot is left.
 
-        A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded
-        by the number of slots.
+        A partition may hold rows of any number of streams, and all partitions wait while it is taken up. So reading is
+        bounded by the number of slots.
         """
         for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
-            all(map(self._gauges.shows, streams))  # until one finds none
+            all(map(self._gauges.shows, streams))  # until a stream finds no slot
 
     def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
-        """Return what the gauges hold of some streams of a partition, as it is stored."""
+        """Return the stored rows of some streams of a partition that gauges hold."""
         return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, committed(fence))
 
     def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
         """Show what a checkpoint wrote."""
         self._gauges.written(number, changes)
-        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
+        if gained := self._gauges.gained():  # slots that got another stream, whose rows have not been read
             for each, served in opened.items():
                 self._gauges.restored(each, self._held(each, gained, served.engine.fence))
 

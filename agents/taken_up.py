@@ -1,4 +1,4 @@
-"""The source partitions that an intake has taken up: where it goes on in each, and that topics are what they were."""
+"""The source partitions that an intake has taken up: its offsets in each, and checks that topics are still the same."""
 
 import asyncio
 import json
@@ -24,30 +24,30 @@ from streams.records.making import Maker
 
 log = logging.getLogger("trueup")
 
-#: Topics whose numbers of partitions are noted beside each offset, by their labels.
+#: Labels of topics whose numbers of partitions are noted beside each offset.
 _NOTED = ("forecasts", "routes", "labels")
 
 
 class TakenUp:
     """See the module.
 
-    ``maker``: is told how many partitions the topics sent to have, and the ids of the source topics.
+    ``maker``: gets the numbers of partitions of the topics that intake sends to, and the ids of the source topics.
     """
 
     def __init__(self, settings: Settings, maker: Maker) -> None:
         self._settings, self._maker = settings, maker
         self._mapping = in_force.mapping(settings)
-        #: Next offset of each partition to buffer; to commit; and as it was committed.
+        #: Next offset of each partition: to buffer, to commit, and committed.
         self.following: dict[TopicPartition, int] = {}
         self.done: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
-        #: What operators left out of each, and why, by its offset.
+        #: By partition: offsets that operators left out, and why.
         self.skipped: dict[TopicPartition, dict[int, str]] = {}
-        #: How far each was read, and in which epoch of its leader.
+        #: By partition: how far it was read, and the epoch of its leader.
         self.read: defaultdict[TopicPartition, Read] = defaultdict(Read)
 
     def due(self) -> dict[TopicPartition, tuple[int, str]]:
-        """Return the offsets that are not committed yet, each with what is noted beside it: topic, epoch and widths."""
+        """Return the offsets that are not committed yet, each with its metadata: topic, epoch and widths."""
         return {tp: (offset, self._noted(tp)) for tp, offset in self.done.items() if self.committed.get(tp) != offset}
 
     def _noted(self, tp: TopicPartition) -> str:
@@ -62,12 +62,12 @@ class TakenUp:
         first: dict[TopicPartition, int],
         producer: AIOKafkaProducer,
     ) -> None:
-        """Go on where partitions were committed, and return when it is written down what maps them from there on.
+        """Go on from the committed offsets; return once the topic of configurations has the mapping from there on.
 
         Raises DataLossError if a source topic was made anew.
-        Raises PartitionsError if a topic sent to has another number of partitions than before.
+        Raises PartitionsError if a topic that intake sends to has another number of partitions than before.
 
-        ``stored`` and ``first``: what is committed of the partitions, and their first offsets.
+        ``stored``, ``first``: committed offsets of the partitions, and their first offsets.
         """
         for each in (self.following, self.done, self.committed):
             each.clear()
@@ -83,7 +83,7 @@ class TakenUp:
         await self._announce(assigned, producer)
 
     async def go_on_behind(self, consumer: AIOKafkaConsumer, positions: dict[TopicPartition, int]) -> None:
-        """Go on with the first records that are left, if that is allowed; else raise DataLossError."""
+        """Go on with the first records that are left, if the settings allow it; else raise DataLossError."""
         first = await consumer.beginning_offsets(list(positions))
         for tp, position in positions.items():
             if position >= (earliest := first[tp]):
@@ -94,11 +94,14 @@ class TakenUp:
             consumer.seek(tp, earliest)
 
     async def know(self, client: AIOKafkaClient) -> None:
-        """Ask how many partitions the topics sent to have, and the ids of the source topics."""
+        """Ask for the widths of the topics that intake sends to, and for the ids of the source topics."""
         self._maker.know(*await self._asked(client))
 
     async def look(self, client: AIOKafkaClient) -> None:
-        """Compare the topics with what they were; raises as `begin`. Brokers that do not answer are asked next time."""
+        """Compare the topics with their earlier state; raises as `begin`.
+
+        If brokers do not answer, the next call asks again.
+        """
         try:
             widths, ids = await self._asked(client)
         except TimeoutError:
@@ -117,7 +120,7 @@ class TakenUp:
         return {label: each.partitions for label, each in there.items()}, ids
 
     async def _left_out(self) -> dict[TopicPartition, dict[int, str]]:
-        """Return what operators left out of the source topics (`trueup state skip`), and why."""
+        """Return the records of source topics that operators left out (`trueup state skip`), and why."""
         found: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         async for _, records in batches(self._settings, [self._settings.configurations]):
             for record in records:
@@ -131,7 +134,7 @@ class TakenUp:
         return found
 
     async def _announce(self, assigned: Sequence[TopicPartition], producer: AIOKafkaProducer) -> None:
-        """Write down from where on this mapping is in force, and return when that is acknowledged."""
+        """Write from which offsets on this mapping is in force; return once that is acknowledged."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         parts: dict[tuple[bytes, int], bytes] = {}
         taken_up: dict[tuple[bytes, int], bytes] = {}
@@ -142,7 +145,7 @@ class TakenUp:
             *own, (key, value) = in_force.mapped_records(now, self._settings.batch_bytes // 2)
             parts |= {(part, partition): said for part, said in own}
             taken_up[key, partition] = value
-        for written in (parts, taken_up):  # what is named is there before it is named
+        for written in (parts, taken_up):  # the settings are written before the record that names them
             await asyncio.gather(
                 *(
                     producer.send_and_wait(self._settings.configurations, value, key, partition)
@@ -151,12 +154,12 @@ class TakenUp:
             )
 
     def _compare(self, tp: TopicPartition, offset: int, noted: str) -> None:
-        """Refuse to go on where a topic is not what it was when the offset was committed."""
+        """Refuse to go on if a topic has changed since the offset was committed."""
         try:
             before: dict[str, Any] = json.loads(noted)
             topic_id, widths, epoch = before["id"], before["partitions"], before.get("epoch", -1)
         except (ValueError, TypeError, KeyError):
-            return  # committed by somebody else's hand
+            return  # another program committed it
         if offset and topic_id != self._maker.ids[tp.topic]:
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "

@@ -1,7 +1,7 @@
-"""What people read at a terminal: text from records and tables must not steer it.
+"""Output to terminals: text from records and tables must not control them.
 
 A name of a column, a label or a stream may hold anything: sequences that colour, hide or move text, and characters that
-turn its direction.
+reverse its direction.
 """
 
 import re
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO, cast
 
-#: Control characters but for tab and end of line, and those that turn the direction of text.
+#: Control characters except tab and end of line, and characters that reverse the direction of text.
 _STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def shown(text: str) -> str:
-    r"""Return text with every character that steers a terminal spelled out.
+    r"""Return text with every character that controls a terminal spelled out.
 
     >>> shown("a\x1b[2Jb")
     'a⟨U+001B⟩[2Jb'
@@ -24,10 +24,10 @@ def shown(text: str) -> str:
 
 
 class Shown:
-    """A text stream that spells out what would steer a terminal."""
+    """A text stream that spells out characters that control a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
-        #: What it writes to.
+        #: The stream to which it writes.
         self.stream = stream
 
     def write(self, text: str) -> int:
@@ -39,13 +39,13 @@ class Shown:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Return the stream below a `Shown`, for a caller that applies `shown` to text and writes sequences of its own."""
+    """Return the stream below a `Shown`, for a caller that applies `shown` itself and writes its own sequences."""
     return stream.stream if isinstance(stream, Shown) else stream
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Spell out what this process writes to its standard streams."""
+    """Put a `Shown` over the standard streams of this process."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast("TextIO", Shown(sys.stdout)), cast("TextIO", Shown(sys.stderr))
     try:

@@ -47,7 +47,7 @@ log = logging.getLogger("trueup")
 STOPPING: Final = "it is stopping"
 
 
-#: What ends a stage and is no defect of it: the message says all.
+#: Errors that end a stage and are not its defects: the message suffices.
 NO_DEFECT: Final = (
     DataLossError,
     FencedError,
@@ -56,13 +56,13 @@ NO_DEFECT: Final = (
     PartitionsError,
     ReadersError,
 )
-#: What RocksDB and Python say where a disk is full, and what to do.
+#: Messages of RocksDB and Python for a full disk, and the remedy.
 FULL: Final = "No space left on device"
 ROOM: Final = "; free some, or give the worker an empty disk that is larger: it goes on where it was"
 
 
 def log_end(exc: BaseException) -> None:
-    """Log the error that ends a stage, with its traceback if it may be a defect."""
+    """Log the error that ends a stage; with traceback if it may be a defect."""
     full, timed_out = FULL in str(exc), isinstance(exc, TimeoutError) and str(exc)
     told = full or timed_out or isinstance(exc, NO_DEFECT)
     room = ROOM if full else ""
@@ -81,19 +81,19 @@ class Topology:
     gauges: Gauges
     processor: BatchProcessor
     announcer: Announcer | None
-    #: Ends the process at once, with the status it is given; by default not 0.
+    #: Ends the process at once, with this status; by default not 0.
     abort: Callable[..., None]
     #: The error that ended the process, or None.
     failure: BaseException | None = None
-    #: Whether it was told to stop.
+    #: Whether the worker was told to stop.
     stopping: bool = False
-    #: Whether it waits for intake and router, see `streams.kafka.backlog`.
+    #: Whether the worker waits for intake and router, see `streams.kafka.backlog`.
     behind: bool = False
     #: Progress of restoring the state.
     progress: Progress = field(default_factory=Progress)
     #: Returns the number of logins with a wrong password.
     failed_logins: Callable[[], int] = lambda: 0
-    #: Schemas of outputs that the registry has not answered for.
+    #: Schemas of outputs for which the registry has not answered yet.
     wait: Wait = field(default_factory=Wait)
     #: Offset of the claim under which each partition is served.
     claims: dict[int, int] = field(default_factory=dict)
@@ -121,10 +121,10 @@ class Topology:
         return () if self.settings.routed else self.settings.outputs
 
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
-        """Take up a partition, and record the configuration that is in force from now on.
+        """Take up a partition, and write down the configuration that is in force from now on.
 
-        Raises DataLossError if an input topic was made anew since records of it were applied.
-        Returns the next offset of each input after the last checkpoint, and the journal since.
+        Raises DataLossError if an input topic was made anew since its records were applied. Returns the next offset of
+        each input after the last checkpoint, and the journal since.
         """
         calibrated, resolved, letters = said or (0, 0, 0)
         fence, journal = await self.processor.reopen(
@@ -148,15 +148,15 @@ class Topology:
         return (forecasts, outcomes), journal
 
     async def forgo(self, partition: int, journal: Journal) -> None:
-        """Skip these entries, whose records were deleted; their answers stand, unlearnt."""
+        """Skip these entries, as their records were deleted; their answers remain, and nothing is learnt."""
         await self.processor.forgo(partition, journal)
 
     async def checkpoint(self) -> None:
         """Write checkpoints of all partitions before they move. If one fails, the new owner folds its records again."""
         try:
             await self.processor.checkpoint(due=False)
-        except Exception as exc:  # noqa: BLE001 - the journal has it
-            log.info("no checkpoint was made: %s", exc)
+        except Exception as exc:  # noqa: BLE001 - the journal has the records
+            log.info("no checkpoint was written: %s", exc)
 
     def tick(self, partition: int) -> int:
         """Return the stream time that a partition without new records may advance to; see `BatchProcessor.tick`."""
@@ -207,7 +207,7 @@ class Topology:
         return self.failure is None and not self.app.expelled
 
     def lost_records(self, topic: str) -> int:
-        """Return how many records of an input were deleted before they were read, since the process began."""
+        """Return the number of records of an input that were deleted unread since the process began."""
         return self._lost[topic]
 
     @property
@@ -228,7 +228,7 @@ class Topology:
 
     @property
     def unready(self) -> str:
-        """Why the worker does not answer all forecasts, in words that anybody may read; empty if it does."""
+        """Why the worker does not answer all forecasts, in words without secrets; empty if it does."""
         if self.failure is not None:
             return "it cannot go on"
         if self.stopping:
@@ -257,14 +257,14 @@ class Topology:
         except asyncio.CancelledError:
             raise
         except MovedError as exc:
-            if any(map(self.app.holds, turn)):  # their partitions have not moved, so something is wrong
+            if any(map(self.app.holds, turn)):  # no partition has moved, so something is wrong
                 self.failed(exc)
                 return False
             # Their buffers are gone, so the acknowledgement commits nothing. It only ends the wait for this turn.
             log.info("%s", exc)
         except DamagedStoreError as exc:
             self.app.consumer.repair(exc)  # their buffers are gone as well
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the turn is not done
+        except BaseException as exc:  # noqa: BLE001 - after any error the turn is not done
             self.failed(exc)
             return False
         return True
@@ -297,8 +297,8 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
 def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield the gauges that are not in the state.
 
-    The thread of the metrics server calls this. So it must not be the first to use anything that Faust makes on demand:
-    Faust would bind it to the wrong event loop.
+    The thread of the metrics server calls this. So it must not be the first to use an object that Faust makes on
+    demand: Faust would bind that object to the wrong event loop.
     """
     yield "ready", (), float(not topology.unready)
     yield "registry_waiting_seconds", (), topology.registry_seconds
@@ -324,7 +324,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
     for what, times in topology.app.set_aside().items():
         yield "set_aside", (what,), float(times)
-    with suppress(OSError):  # somebody has removed it
+    with suppress(OSError):  # somebody has removed the file
         disk = shutil.disk_usage(topology.settings.state_dir)
         yield "disk_free_ratio", (), disk.free / disk.total
     if (free := memory.free_ratio()) is not None:

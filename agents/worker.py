@@ -32,16 +32,16 @@ log = logging.getLogger("trueup")
 
 #: Exit statuses of sysexits.h: EX_CONFIG for configuration errors, EX_SOFTWARE for failures while running.
 MISCONFIGURED, FAILED = 78, 70
-#: How long a start waits for brokers that cannot be asked, s: as long as a cluster takes to replace one of its own;
-#: and the pause between two questions, s.
+#: How long a start waits for unreachable brokers, s: as long as a cluster takes to replace one; and the pause between
+#: two attempts, s.
 START_SECONDS, START_PAUSE = 20.0, 0.5
 #: Pause between two looks for checkpoints that are due, s.
 CHECKPOINT_PAUSE = 0.1
-#: Least room for a worker to begin, bytes: four write buffers of RocksDB.
+#: Least free disk space for a start, bytes: four write buffers of RocksDB.
 LEAST_ROOM = 64 << 20
-#: Between two looks whether it has crashed, is ready, and what is to be told, s.
+#: Pause between two looks whether it has crashed, is ready, or has something to report, s.
 LOOK_SECONDS = 0.25
-#: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
+#: How long a stop may take, s. Supervisors wait longer before they kill, so the log can still name what is waited for.
 STOP_SECONDS = 45.0
 
 
@@ -54,13 +54,13 @@ def abort(status: int = FAILED) -> NoReturn:
 
 
 class Stage(NamedTuple):
-    """What is run: a worker, or another agent of the same transport, state and order of effects."""
+    """A stage to run: a worker, or a router, which has the same transport, state and order of effects."""
 
-    #: Wires it; see `agents.topology.build`.
+    #: Wires the stage; see `agents.topology.build`.
     build: Callable[..., Topology]
-    #: Makes its pages of what its gauges hold; None: it has none, and its gauges hold no streams.
+    #: Makes the stage's pages from what its gauges hold; None: no pages, and its gauges hold no streams.
     pages: Callable[[Settings, Mirror], Ask] | None = None
-    #: Labels of the outputs it writes that have schemas.
+    #: Labels of the stage's outputs that have schemas.
     writes: tuple[str, ...] = ()
 
 
@@ -72,11 +72,11 @@ WORKER: Final = Stage(
 def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WORKER) -> int:
     """Run a worker, or another stage, until SIGTERM or SIGINT, and return its exit status.
 
-    0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED` if the
-    topics, the metrics address, the credentials or the schemas of outputs are wrong. `FAILED` if the brokers cannot be
-    asked for `START_SECONDS`, because a restart may find them; a registry of schemas is waited for. `FAILED` also if a
-    send or the state fails: the process then ends at once, and what was not acknowledged is done again after the
-    restart.
+    The status is 0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED`
+    if the topics, the metrics address, the credentials or the schemas of outputs are wrong. `FAILED` if the brokers
+    cannot be asked for `START_SECONDS`, because a restart may find them; a registry of schemas is waited for. `FAILED`
+    also if a send or the state fails: the process then ends at once, and what was not acknowledged is done again after
+    the restart.
     """
     return stand(settings, _checked, lambda readers: _serve(settings, probe, stage, readers), stage)
 
@@ -87,11 +87,11 @@ def stand(
     serve: Callable[[Readers], Coroutine[Any, Any, int]],
     stage: Stage | None = None,
 ) -> int:
-    """Check, listen and serve, and return the exit status; what is in the way is logged.
+    """Check, listen and serve, and return the exit status; an obstacle is logged.
 
-    ``checked``: returns what is wrong with the topics, or whose they are.
+    ``checked``: returns what is wrong with the topics, or their owners.
     ``serve``: returns once it is stopped.
-    ``stage``: has a state in the data directory; None: there is none, and no pages.
+    ``stage``: has a state in the data directory; None: there is no state, and no pages.
     """
     try:
         problems = asyncio.run(checked(settings))
@@ -120,7 +120,7 @@ def stand(
 
 
 async def _checked(settings: Settings) -> list[str]:
-    """Return what is wrong with the topics, or whose they are, asking for a while if the brokers cannot be asked."""
+    """Return what is wrong with the topics or their owners; retry for a while if brokers are unreachable."""
     deadline = monotonic() + START_SECONDS
     while True:
         try:
@@ -129,7 +129,7 @@ async def _checked(settings: Settings) -> list[str]:
             lasting = isinstance(exc, topics.TopicsError) and exc.lasting
             if lasting or monotonic() >= deadline:
                 raise
-            log.warning("the brokers cannot be asked yet: %s", str(exc) or type(exc).__name__)
+            log.warning("the brokers cannot be reached yet: %s", str(exc) or type(exc).__name__)
         await asyncio.sleep(START_PAUSE)
 
 
@@ -144,7 +144,7 @@ def collect_rarely() -> None:
 
 
 def stop_asked() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set; `STOP_SECONDS` later the process ends, whatever it waits for."""
+    """Return an event that SIGTERM and SIGINT set. `STOP_SECONDS` later the process ends in any case."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask() -> None:
@@ -168,7 +168,7 @@ def _give_up() -> None:
 
 
 def _where(task: "asyncio.Task[object]") -> str:
-    """Return in which call of which call a task waits."""
+    """Return the chain of calls in which a task waits."""
     calls, call = [], cast("Any", task.get_coro())
     while hasattr(call, "cr_frame"):
         line = f":{call.cr_frame.f_lineno}" if call.cr_frame is not None else ""
@@ -243,7 +243,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
     if topology.publisher is not None:
         await asyncio.to_thread(topology.publisher.stop)
     with topology.processor.pace.awaited():
-        await writing  # cut off, it would leave a partition without its last checkpoint
+        await writing  # if cut off, it would leave a partition without its last checkpoint
     await topology.app.stop()
     if crash := topology.app.crash:
         topology.failed(crash)
@@ -257,12 +257,12 @@ async def _checkpoints(topology: Topology) -> None:
             await topology.processor.checkpoint()
         except DamagedStoreError as exc:
             topology.app.consumer.repair(exc)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, rows are not written
+        except Exception as exc:  # noqa: BLE001 - after any error rows are not written
             topology.failed(exc)
 
 
 def tell(settings: Settings, port: int, *, page: bool = False) -> None:
-    """Log which engine runs and where page and metrics are; warn if anybody can read them."""
+    """Log which engine runs, and the addresses of page and metrics; warn if anybody can read them."""
     log.info("engine: %s", "compiled" if compiled.runs() else f"interpreted: {compiled.missing(os.environ)}")
     scheme = "https" if settings.access.certfile else "http"
     place = f"{scheme}://{settings.metrics_host}:{port}/"
@@ -278,7 +278,7 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         )
     if exposed := settings.security.exposed:
         log.warning(exposed)
-    if page and not settings.policies.coin:  # the worker draws, no other stage does
+    if page and not settings.policies.coin:  # only the worker has a page
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
         )
@@ -289,7 +289,7 @@ class HeldError(RuntimeError):
 
 
 class FullError(HeldError):
-    """The disk is full: the process may begin when there is room."""
+    """The disk is full. The process may start again once there is room."""
 
 
 @contextmanager
@@ -299,8 +299,8 @@ def held(directory: Path) -> Iterator[None]:
     One worker uses a state directory at a time. RocksDB locks each partition's database, so a second worker would fail
     when a partition moves to it, long after its start. This lock stops it at its start.
 
-    A worker that joined its group with a full disk would take partitions from those who can serve them, and end, again
-    at each restart.
+    With a full disk a worker would join its group, take partitions from workers that can serve them, and end; again and
+    again.
 
     Raises HeldError if another process has locked it, or it cannot be made or locked; FullError without `LEAST_ROOM`.
     """
@@ -308,7 +308,7 @@ def held(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise HeldError(f"cannot make the data directory {directory}: {exc.strerror}") from exc
-    try:  # the file is never removed: one process could lock the removed one and another a new one
+    try:  # never remove the file: one process could lock the removed file and another a new one
         file = (directory / "worker").open("ab")
     except OSError as exc:
         raise HeldError(f"cannot write in the data directory {directory}: {exc.strerror}") from exc
@@ -322,7 +322,5 @@ def held(directory: Path) -> Iterator[None]:
         except OSError as exc:
             raise HeldError(f"cannot lock the data directory {directory}: {exc.strerror}") from exc
         if (free := shutil.disk_usage(directory).free) < LEAST_ROOM:
-            raise FullError(
-                f"{FULL} in {directory}: {free >> 20} of {LEAST_ROOM >> 20} MiB that it takes to begin{ROOM}"
-            )
+            raise FullError(f"{FULL} in {directory}: {free >> 20} of {LEAST_ROOM >> 20} MiB that a start needs{ROOM}")
         yield

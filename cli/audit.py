@@ -64,9 +64,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Audit, follow an event, or compute the certificate, and return the status."""
     if options.snapshot is not None and (options.sources or options.event or options.certificate):
-        raise SettingsError("--from is of the workers' answers: leave out --sources, --event and --certificate")
+        raise SettingsError(
+            "--from is for the audit of the workers' answers: leave out --sources, --event and --certificate"
+        )
     if options.signers is not None and options.snapshot is None:
-        raise SettingsError("--signers is of a snapshot: give it with --from")
+        raise SettingsError("--signers is for a snapshot: give it with --from")
     if options.certificate is not None:
         return _certificate(options)
     from replay.audit import auditor, event_path  # noqa: PLC0415 - not part of a worker

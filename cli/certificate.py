@@ -42,7 +42,7 @@ def certificate(cells: dict[int, list[int]]) -> float:
     weight = [max(m, 1 - m) for m in mid]
     excess = [(one - m * (zero + one)) / w for m, w, (zero, one) in zip(mid, weight, held, strict=True)]
     bends, within, slope, shift, moved = [(0.0, 2 * weight[0])], [], weight[0], 0.0, 0.0
-    for i, w in enumerate(weight):  # the least cost of all cells up to this one, by what is moved on: its bends
+    for i, w in enumerate(weight):  # bends of the least cost up to this cell, by what is moved on
         for end in (0, -1):
             cut = slope - w
             while len(bends) > 1 and bends[end][1] <= cut:

@@ -1,4 +1,4 @@
-"""What the state says of champion and challenger, and the condition on it under which the challenger is promoted."""
+"""Champion and challenger as the state has them, and the condition under which the challenger is promoted."""
 
 import asyncio
 import base64
@@ -21,25 +21,25 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
 
-#: What a condition asks for: so many events under both, and a difference of so many standard errors below 0.
+#: A condition asks for this many events that both answered, and a difference this many standard errors below 0.
 ENOUGH_EVENTS: Final = 5000
 SURE_ERRORS: Final = 2.0
 _FORM: Final = re.compile(r"(?P<loss>\w+)(?: better for (?P<days>[1-9]\d{0,3}) days?)?")
 
 
 class ChallengerCondition(NamedTuple):
-    """What the state says of champion and challenger over all streams of their pattern."""
+    """Scores of champion and challenger, over all streams of their pattern."""
 
     pattern: str
-    #: The names of its streams that have state, in order.
+    #: The pattern's streams that have state, in order.
     names: tuple[str, ...]
-    #: Their configurations and calibrators.
+    #: Configurations and calibrators of both.
     pair: challengers.Pair
     calibrators: tuple[str, str]
-    #: On the events that both answered, and how many of the streams have such.
+    #: Scores of the events that both answered, and the number of streams with such events.
     comparison: AnyComparison
     compared: int
-    #: Outcomes that the challenger has learnt where nothing was compared yet.
+    #: Outcomes that the challenger has learnt in streams without a comparison yet.
     learnt: int = 0
     #: Why the state cannot be read; None if it was.
     missing: str | None = None
@@ -52,7 +52,7 @@ class ChallengerCondition(NamedTuple):
 
 
 def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy) -> ChallengerCondition:
-    """Read the state of a pattern's streams; where it cannot be read, the answer says why."""
+    """Read the state of a pattern's streams. If it cannot be read, the result says why."""
     pair = champion.config, challenger.config
     names, found = set[str](), dict[str, list[tuple[challengers.Pair, AnyComparison]]]()
     learnt, missing = 0, None
@@ -79,10 +79,10 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
 
 @dataclass(frozen=True)
 class Condition:
-    """A loss of the challenger is lower by `SURE_ERRORS` over `ENOUGH_EVENTS`: since it runs, or over the last days."""
+    """The challenger's loss is lower by `SURE_ERRORS` over `ENOUGH_EVENTS`, since it runs or in the last days."""
 
     loss: str
-    #: Of events that resolved in so many days; None: of all.
+    #: Only events resolved in the last so many days count; None: all.
     days: int | None
 
     @classmethod
@@ -95,19 +95,20 @@ class Condition:
     def unmet(self, beside: ChallengerCondition, looks: Path, now: datetime, *, look: bool) -> str | None:
         """Return why the condition does not hold; None if it does.
 
-        The state has no sums by day. So each look at a condition of days is written down, one a day, in ``looks``; the
-        sums of a span are those of now less those of a look before it.
+        The state has no sums by day. So a condition over days writes the sums into ``looks``, once a day. The sums of a
+        span are today's less those of an earlier look.
 
-        Raises SettingsError if such streams have no such loss. Raises OSError if ``looks`` cannot be read or written.
+        Raises SettingsError if streams of this kind of forecast do not have this loss. Raises OSError if ``looks``
+        cannot be read or written.
 
-        ``look``: whether this look is written down.
+        ``look``: whether today's sums are written into ``looks``.
         """
         if beside.missing is not None:
             return f"the state cannot be read: {beside.missing}"
         if self.loss not in (known := beside.figures["difference"]):
             if not known:
                 return "no event has resolved under both"
-            raise SettingsError(f"--when {self.loss}: the losses of such streams are {', '.join(known)}")
+            raise SettingsError(f"--when {self.loss}: this kind of stream has the losses {', '.join(known)}")
         if self.days is None:
             return self._worse(beside.comparison, "")
         before = _looks(looks, beside)
@@ -139,14 +140,14 @@ def _look(beside: ChallengerCondition, now: datetime) -> Mapping[str, Any]:
 
 
 def _looks(path: Path, beside: ChallengerCondition) -> list[tuple[datetime, AnyComparison]]:
-    """Return the earlier looks at a pair, the oldest first, from the last time on that its comparison began anew."""
+    """Return the earlier looks at a pair, the oldest first, since its comparison last began anew."""
     found = list[tuple[datetime, AnyComparison]]()
     for said in atomic_file.lines(path):
         if said.get("of") == [beside.pattern, *beside.pair]:
             try:
                 sums = kinds.COMPARISON.decode(base64.b64decode(said["sums"]))
                 found.append((datetime.fromisoformat(said["at"]), sums))
-            except CorruptFrame:  # of another build
+            except CorruptFrame:  # written by another build
                 found.clear()
     most = beside.comparison.n
     for n in reversed(range(len(found))):

@@ -1,7 +1,7 @@
 """``trueup letters``: what stands in the dead-letter topic and why; ``trueup letters send`` sends records again.
 
-What is sent again goes to its topic and partition with its key, value, headers and Kafka timestamp, and with a header
-that names the record's first place. By this header a record that was sent is found, and not sent twice.
+A record is sent again to its own topic and partition, with its key, value, headers and Kafka timestamp. A further
+header names its first place. Because of that header no record is sent again twice.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from streams.records import routing
 from streams.records.decoding import REASONS
 from streams.sources import far_off
 
-#: Header of a record that was sent again: where it stood first, ``TOPIC/PARTITION@OFFSET``.
+#: Header of a record that was sent again: its first place, ``TOPIC/PARTITION@OFFSET``.
 HEADER: Final = "trueup-letter"
-#: Reasons of letters whose value is not their record's.
+#: Reasons of letters whose value is not the value of their record.
 _OTHERS: Final = ("batch", "skipped", "parked_label")
-#: Reasons that hold again for what is sent again, and what to do.
+#: Reasons for which a record would be refused again, and what to do.
 _STAYS: Final = {
     "erased": "its event was erased, and would be answered once its name has left",
     "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; give it an "
@@ -55,7 +55,7 @@ class Letter(NamedTuple):
     topic: str
     partition: int
     offset: int
-    #: Of the record, as far as the letter has them.
+    #: Key, value and headers of the record, as far as the letter has them.
     key: bytes | None
     value: bytes | None
     #: Bytes of the record's whole value.
@@ -79,7 +79,7 @@ class Letter(NamedTuple):
         return not self.withheld and len(self.value or b"") == self.size
 
     def is_of(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether a record is the one that the letter is of, as far as that can be seen."""
+        """Whether this record may be the letter's record: nothing that the letter holds differs."""
         if len(value or b"") != self.size:
             return False
         same_key = (key or b"").startswith(self.key or b"")
@@ -88,7 +88,7 @@ class Letter(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which letters are meant: of a reason, of a topic, and not older than so many ms; None: of any."""
+    """Which letters are wanted: by reason, by topic, and at most so many ms old; None: any."""
 
     reason: str | None = None
     topic: str | None = None
@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = Wanted(options.reason, options.topic, duration(options, "last"))
     if options.action is None:
         if options.dry_run or options.again:
-            raise SettingsError("--dry-run and --again are of 'trueup letters send'")
+            raise SettingsError("--dry-run and --again are for 'trueup letters send'")
         return show(of, wanted, options.limit or 20, json_output=options.json)
     return send(of, wanted, options.limit, dry_run=options.dry_run, again=options.again, json_output=options.json)
 
@@ -180,10 +180,10 @@ def send(
     again: bool = False,
     json_output: bool = False,
 ) -> int:
-    """Send the records of letters again, say which, and return 0 if none of them is left out, else 1.
+    """Send the records of letters again, and print which. Return 0 if none is left out, else 1.
 
-    Each record is sent once, whatever letters it has. It is left out if it was sent before, if the present settings
-    would refuse it, or if it is in its topic no longer and the letter does not hold all of it.
+    A record with several letters is sent once. It is left out if it was sent before, if the present settings would
+    refuse it, or if it has left its topic and the letter does not hold all of it.
 
     Raises TopicsError if topics cannot be read or written.
 
@@ -250,7 +250,10 @@ def _tell(
 
 
 def _grouped(left: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return places by why they are left, which may name their values: by what stands before the first colon."""
+    """Return places by the reason why they are left out.
+
+    Of a reason only the text before its first colon counts, as values follow it.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for place, why in left.items():
         found[next((known for known in found if known.split(":")[0] == why.split(":")[0]), why)].append(place)
@@ -260,7 +263,7 @@ def _grouped(left: Mapping[str, str]) -> dict[str, list[str]]:
 async def _letters(
     settings: Settings, wanted: Wanted, limit: int | None
 ) -> tuple[Counter[tuple[str, str]], list[Letter]]:
-    """Return how many letters are meant, by reason and topic, and the newest of them, the oldest of these first."""
+    """Count the wanted letters by reason and topic, and return the newest of them in order of time."""
     await reading.width(settings, settings.dead_letters)
     counts = Counter[tuple[str, str]]()
     found: list[tuple[int, int, Letter]] = []
@@ -286,7 +289,7 @@ def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
 
 
 async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dict[str, TriedRecord], set[str]]:
-    """Return the records that letters are of, and the first places of all records that were sent again since."""
+    """Return the letters' records, and the first places of all records that were sent again since."""
     wanted = {each.place: each for each in letters}
     starts: dict[TopicPartition, int] = {}
     for each in letters:
@@ -307,7 +310,7 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
 
 
 def _again(record: TriedRecord) -> dict[str, Any]:
-    """Return what is sent for a record, as `AIOKafkaProducer.send` takes it."""
+    """Return the arguments of `AIOKafkaProducer.send` for a record."""
     headers: list[tuple[str, bytes | None]] = [each for each in record.headers if each[0] != HEADER]
     return {
         "topic": record.topic,
@@ -332,7 +335,7 @@ def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it sa
 
 
 def _now(trial: Trial, letter: Letter) -> str:
-    """Return what the present settings make of the record of a letter."""
+    """Decode the record of a letter under the present settings."""
     if not letter.whole or letter.reason in _OTHERS:
         return "not known: the letter does not hold the record"
     tried = trial.of_topic(letter.record)

@@ -1,6 +1,6 @@
 """``trueup doctor``: what is wrong here, in words, each with a remedy. It changes nothing.
 
-What a worker and `trueup topics check` look at is asked of them; beside it are the disk and the clocks.
+It runs the checks of a worker and of `trueup topics check`, and looks at the disk and the clocks.
 """
 
 import argparse
@@ -28,12 +28,11 @@ from streams.kafka.whole_topics import batches
 from streams.records.skips import PoisonError
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
-#: Least free space for state: less than this, and RocksDB's compactions may fail, bytes.
+#: Least free space for state, bytes. With less, RocksDB's compactions may fail.
 LEAST_FREE: Final = 1 << 30
 #: How far a record may be ahead of this machine's clock before one of the clocks is wrong, s.
 AHEAD_SECONDS: Final = 2.0
-#: How many of the last offsets of a partition are read, as some are marks of transactions, and how long they take at
-#: most, s.
+#: Offsets read at the end of a partition: several, as some are marks of transactions. And the longest wait for them, s.
 LAST, READ_SECONDS = 10, 5.0
 
 
@@ -62,8 +61,8 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is found, as it is found, and return the status."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log is found here, with a remedy
+    """Print each finding as soon as it is there, and return the status."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a finding says the same, with a remedy
     found: list[CheckResult] = []
     for finding in _examined():
         found.append(finding)
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _examined() -> Findings:
-    """Yield what is found, as it is found; what rests on something that is wrong is not looked at."""
+    """Yield the findings. A check is left out if something that it needs is wrong."""
     yield from _installation()
     try:
         of = settings()

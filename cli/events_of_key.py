@@ -1,4 +1,4 @@
-"""What stands in the topics of a key and of events: for ``trueup forget``."""
+"""The records of a key and of events in all topics, for ``trueup forget``."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -42,9 +42,9 @@ def named(settings: Settings, found: Iterable[TriedRecord]) -> list[NamedEvent]:
 
 
 async def kept(settings: Settings, key: bytes) -> list[NamedEvent]:
-    """Return the events whose rows hold a key: their records may have left the topics.
+    """Return the events whose rows hold a key, as their records may have left the topics.
 
-    Only rows of events that mature hold it. Behind intake it is that of the stream, so none is looked for.
+    Only rows of events that mature hold a key. Behind intake that key is the stream's, so nothing is looked for.
 
     Raises TopicsError if the changelog cannot be read.
     """
@@ -54,7 +54,7 @@ async def kept(settings: Settings, key: bytes) -> list[NamedEvent]:
 
 
 async def unknown(settings: Settings, events: Iterable[NamedEvent]) -> list[str]:
-    """Return the ids of events without a row; none where there is no state. Behind intake scopes are those of streams.
+    """Return the ids of events without a row; none if there is no state. Behind intake an event has its stream's scope.
 
     Raises TopicsError if the changelog cannot be read.
     """
@@ -67,7 +67,7 @@ async def unknown(settings: Settings, events: Iterable[NamedEvent]) -> list[str]
 
 
 async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[NamedEvent]:
-    """Return the events whose present rows are taken."""
+    """Return the events whose present rows ``takes`` accepts."""
     names = dict[bytes, None]()
     async for record in reading.records(settings, [settings.changelog]):
         if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
@@ -80,7 +80,7 @@ async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: T
 
 
 async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str] = ()) -> list[str]:
-    """Return where dead letters stand that hold one of some texts in key or value, or are of records at some places.
+    """Return the places of dead letters whose key or value holds one of the texts, or whose record stood at ``places``.
 
     Raises TopicsError if they cannot be read.
     """

@@ -1,4 +1,4 @@
-"""``trueup forget EVENT|--key KEY``: erase events, by records that every fold of the inputs meets at the same place."""
+"""``trueup forget EVENT|--key KEY``: erase events, by records in the inputs."""
 
 import argparse
 import asyncio
@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Erase events, say what is known of them and where else they stand, and return the status."""
+    """Erase events, print what is known of them and where else they are, and return the status."""
     of = settings()
     if not options.events and options.key is None:
         raise SettingsError("name events, or --key KEY")
@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _looked_up(look: Coroutine[Any, Any, list[str]], said: str, asked: str) -> tuple[list[str] | None, str]:
-    """Return what is found, and a sentence of it; None if it cannot be read, which does not keep events from going.
+    """Return what was found and a sentence about it; None if it cannot be read. Events are erased in either case.
 
-    ``said, asked``: what is said of what is found, and what is not known where it cannot be read.
+    ``said, asked``: the sentence about what was found; and what stays unknown if nothing can be read.
     """
     try:
         found = asyncio.run(look)
@@ -119,15 +119,15 @@ def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
         value = orjson.dumps({"event_id": event_id, "erase": True} | ({} if scope is None else {"scope": scope}))
         read = Decoder(of.policies, of.limits).outcome(0, None, value, 0)
     if isinstance(read, Rejected):
-        raise SettingsError(f"{event_id!r} is no event that a record may name ({read.reason})")
+        raise SettingsError(f"{event_id!r} is not allowed as the id of an event ({read.reason})")
     return value
 
 
 async def send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: bool = False) -> tuple[str, int]:
-    """Send each record where its event is, and return the topic and how many there are.
+    """Send each record to the partition of its event; return the topic and the number of records.
 
-    The router has an event in the partition of its id. Workers have it in that of the forecast's key, which nobody
-    knows here: so each partition gets the record, and where the event is not, nothing else is erased.
+    A router has an event in the partition of its id. A worker has it in the partition of the forecast's key, which is
+    not known here. So each partition gets the record. A partition without the event erases nothing.
     """
     topic = of.labels if of.has_intake else of.outcomes
     count = await reading.width(of, topic)

@@ -1,4 +1,4 @@
-"""The states that ``trueup state rescale`` reads and writes: a worker's or a router's, and what they must be like."""
+"""The states that ``trueup state rescale`` reads and writes, a worker's or a router's, and what it requires of them."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ Rows = dict[bytes, bytes]
 class StageState:
     """A worker's or a router's state, from the old application to the new one."""
 
-    #: The settings of both.
+    #: Settings of the old and the new application.
     old: Settings
     new: Settings
     #: Rows of the old partitions, and where their changelogs end.
@@ -38,7 +38,7 @@ class StageState:
     #: Ids of the old inputs and of the new ones, with their numbers of partitions.
     ids: list[TopicIdentity]
     inputs: list[TopicIdentity]
-    #: What the new rows are made of.
+    #: From what the new rows were made.
     moved: Moved
     #: The new rows.
     made: list[Rows]
@@ -61,7 +61,7 @@ class StageState:
 
 
 async def require_topics(settings: Settings, width: int) -> None:
-    """See that the topics of the new group are there and as they have to be."""
+    """Require that the topics of the new group exist and are as they must be."""
     problems = await topics.check(settings, as_worker=False, partitions=width)
     if problems:
         named = " ".join(
@@ -85,7 +85,7 @@ async def require_topics(settings: Settings, width: int) -> None:
 
 
 async def require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> None:
-    """See that nobody is in the groups."""
+    """Require that the groups have no members."""
     names = [
         name for settings in each for name in (*[stage.app_id for stage in settings.stages], settings.intake_group)
     ]
@@ -98,14 +98,14 @@ async def require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> 
 
 
 async def require_still(reader: AIOKafkaConsumer, stages: Sequence[StageState]) -> None:
-    """See that the old changelogs end where they did."""
+    """Require that the old changelogs have not grown."""
     for each in stages:
         if await topic_ends(reader, each.old.changelog, len(each.ends)) != each.ends:
             raise TopicsError(f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again")
 
 
 async def require_applied(stage: StageState, width: int) -> None:
-    """See that all records of the inputs are applied, or stay in the partition that they are in."""
+    """Require that all records of the inputs are applied, or stay in their partition."""
     for topic, (name, _) in enumerate(stage.names):
         following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
         behind = Counter[int]()
@@ -123,10 +123,10 @@ async def require_applied(stage: StageState, width: int) -> None:
 async def intake_offsets(
     admin: AIOKafkaAdminClient, producer: AIOKafkaProducer, old: Settings, stages: Sequence[StageState], width: int
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what intake of the new group is to go on from.
+    """Return the offsets from which intake of the new group goes on.
 
-    Raises TopicsError if records were sent whose offsets were not committed: they would be sent to other partitions
-    once more.
+    Raises TopicsError if records were sent and their offsets not committed: they would be sent again, to other
+    partitions.
     """
     if len(stages) == 1:
         return {}
@@ -150,7 +150,7 @@ async def intake_offsets(
 
 
 def _noted(noted: str, width: int) -> str:
-    """Return what intake has committed beside an offset, with other widths of the topics that it sends to."""
+    """Return the metadata that intake has committed with an offset, with new widths of the topics that it sends to."""
     try:
         said = json.loads(noted)
         said["partitions"] = [width for _ in said["partitions"]]
@@ -160,7 +160,7 @@ def _noted(noted: str, width: int) -> str:
 
 
 def source_id(noted: str) -> str:
-    """Return the id of the source topic that intake has committed beside an offset; empty if there is none."""
+    """Return the source topic's id from the metadata that intake committed with an offset; empty without one."""
     try:
         return str(json.loads(noted)["id"])
     except (ValueError, TypeError, KeyError):
@@ -173,7 +173,7 @@ def source_id(noted: str) -> str:
 async def read_stage(
     reader: AIOKafkaConsumer, producer: AIOKafkaProducer, old: Settings, new: Settings, width: int
 ) -> StageState:
-    """Read the state of a worker or a router, and see that it can be divided."""
+    """Read the state of a worker or a router, and require that it can be divided."""
     await reading.width(old, old.changelog, ": is TRUEUP_APP_ID that of the workers?")
     changelog = await provenance.identity(producer.client, old.changelog)
     ids = [await provenance.identity(producer.client, name) for name in (old.forecasts, old.outcomes)]
@@ -192,7 +192,7 @@ async def read_stage(
 
 
 def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
-    """See that the last checkpoint of each partition has everything that was folded."""
+    """Require that the last checkpoint of each partition holds everything that was applied."""
     for n, part in enumerate(parts):
         if behind := journal.read(part.get).entries:
             records = sum(len(each.topics) for each in behind)

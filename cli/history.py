@@ -18,7 +18,7 @@ from replay.sources.table import Columns, TableSource
 from replay.sources.topics import Range, moment, reread, resolved
 from streams.config.settings import Settings, SettingsError
 
-#: Options of a table alone, none of which has a default: what each takes, and its help.
+#: Options that only a table has: what each takes, and its help. None has a default.
 OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "score": ("COLUMN", "the model's score"),
     "label": ("COLUMN", "what happened; empty where it is not known"),
@@ -38,7 +38,7 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
 }
-#: Those that are called as what `replay.sources.table.Columns` makes of them.
+#: Options with the name of a field of `replay.sources.table.Columns`.
 _SAME: Final = ("score", "label", "time", "label_time", "id", "entity", "weight", "label_rate", "model_version")
 
 
@@ -71,7 +71,7 @@ def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group
 
 
 def joined(arguments: Sequence[str]) -> list[str]:
-    """Return arguments with ``--labels -1=0,1=1`` as one, and a unit: to argparse a minus begins an option."""
+    """Join ``--labels -1=0,1=1`` and the like into one argument: argparse takes a leading minus for an option."""
     found: list[str] = []
     for each in arguments:
         valued = found and found[-1] in ("--labels", "--score-unit")
@@ -88,13 +88,13 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
     if options.forecasts or options.outcomes or options.table:
         if given:
-            raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
+            raise SettingsError("--from, --to, --last and --offsets are for topics, not for files")
         return of_files(options)
     if getattr(options, "partitions", None):
-        raise SettingsError("--partitions is of files; topics have theirs")
+        raise SettingsError("--partitions is for files; topics have their own number")
     if options.offsets:
         if len(given) > 1:
-            raise SettingsError("--offsets says all; it does not go with --from, --to or --last")
+            raise SettingsError("--offsets already gives the range: leave out --from, --to and --last")
         return reread(options.offsets, os.environ)
     if options.last and options.start:
         raise SettingsError("--last and --from: give one of them")
@@ -152,7 +152,7 @@ def _format(form: str | None, option: str) -> str | None:
             if datetime.strptime(moment.strftime(form), form).year != moment.year:  # noqa: DTZ007 - only this
                 raise ValueError("it has no year; write one such as '%d.%m.%Y %H:%M'")
         except ValueError as exc:
-            raise SettingsError(f"{option} {form!r} is no format of times: {exc}") from exc
+            raise SettingsError(f"{option} {form!r} is not a format of times: {exc}") from exc
     return form
 
 
@@ -174,23 +174,23 @@ def _encoding(name: str | None) -> str | None:
 
 
 def require_table(options: argparse.Namespace) -> None:
-    """Raise SettingsError where an option is of a table, and there is none."""
+    """Raise SettingsError if an option needs a table, and none is given."""
     alone = [name for name in OF_TABLE if getattr(options, name.replace("-", "_")) is not None]
     if alone and not options.table:
-        raise SettingsError(f"--{alone[0]} is of a table: give --table FILE, too")
+        raise SettingsError(f"--{alone[0]} is for a table: give --table FILE, too")
 
 
 def reads(options: argparse.Namespace) -> list[str]:
-    """Return the keys of a streams file without which columns that are named would not be used.
+    """Return the keys that the streams file needs so that the named columns are used.
 
-    A table's records have what such a column says under the key's own name.
+    Records of a table hold such a column under the key's own name.
     """
     keys = ("entity", "weight", "label_rate", "model_version")
     return [name for name in keys if getattr(options, name, None) is not None]
 
 
 def require_used(columns: Columns, plans: list[Configuration]) -> None:
-    """Raise SettingsError unless the columns that are named are those that the streams file asks for."""
+    """Raise SettingsError unless the named columns are those that the streams file asks for."""
     stream = columns.stream_name if columns.stream is None else None
     for name in ("weight", "label_rate", "model_version"):
         option, column = f"--{name.replace('_', '-')}", getattr(columns, name)

@@ -21,7 +21,7 @@ _WIDTH: Final = 110
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file, and return 0; 1 where the history is too small for a proposal of any stream.
+    """Write the file, and return 0; 1 if the history is too small for any proposal.
 
     Raises SettingsError if the file is there already or cannot be written.
     Raises TopicsError or TableError if the history cannot be read.

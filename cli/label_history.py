@@ -1,4 +1,4 @@
-"""When the labels of a stream came, observed in its history: what `trueup streams suggest` goes by."""
+"""When the labels of a stream came, from its history. `trueup streams suggest` goes by it."""
 
 import math
 from collections import Counter
@@ -19,14 +19,14 @@ from streams.records.decoding import Decoder
 FEWEST, FEWEST_EACH = 200, 20
 #: Outcomes of 0 below this share of those of 1 count as mistakes, not as reported labels.
 SLIP: Final = 0.05
-#: Low scores whose zeros may be unreported are at least half of all forecasts; the cut-off is looked for in fiftieths.
+#: Zeros may go unreported below a score that at least half of all forecasts have; it is searched in steps of 1/50.
 LOW, PARTS = 25, 50
 #: The score decides which forecasts get a label if this share of those above a cut-off has one, and at most `SLIP`
 #: below.
 CHOSEN: Final = 0.8
 #: Share of the outcomes of every label that must be known at maturity.
 KNOWN: Final = 0.99
-#: With more different labels, they are numbers, not classes.
+#: If there are more different labels, outcomes are numbers, not classes.
 _LABELS: Final = 64
 
 
@@ -51,8 +51,8 @@ class Seen:
     span_ms: float
     #: Forecasts.
     forecasts: int
-    #: Those of the first half of the span, which had at least the other half for their outcome, and those of them that
-    #: have one. All below is of these.
+    #: Forecasts of the first half of the span, as their outcomes had at least the second half to come; and how many of
+    #: them have one. All fields below are of these forecasts.
     old: int
     known: int
     #: First outcomes by label, the smallest first.
@@ -60,30 +60,30 @@ class Seen:
     #: Events whose label changed, and the age at the latest change; NaN without one.
     revised: int
     last_revised_ms: float
-    #: Outcomes of the whole history without a forecast, of any stream.
+    #: Outcomes without a forecast in the whole history, all streams together.
     orphans: int
     #: Age by which 99 in 100 of the changed labels had changed; NaN without one.
     corrected_ms: float = math.nan
     #: Events whose label is 1 in the end.
     ones: int = 0
-    #: The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both, and
-    #: these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
+    #: Up to this score ones are reported, but hardly any zeros; higher scores have both. And the number of these ones.
+    #: At least half of the forecasts are as low. NaN and 0 if there is no such score.
     low: float = math.nan
     low_ones: int = 0
-    #: The score from which on most forecasts have an outcome, of either label, and hardly any below; NaN without.
+    #: From this score on most forecasts have an outcome, below it hardly any; NaN if there is no such score.
     chosen: float = math.nan
-    #: How often a first outcome of 0 follows one of 1 or the other way round, as they come in their partitions and in
-    #: the order of their forecasts; outcomes of other labels are left out.
+    #: How often first outcomes change between 0 and 1: in the order in which they come in their partitions, and in the
+    #: order of their forecasts. Other labels are left out.
     turns: int = 0
     turns_issued: int = 0
-    #: Record times of several first outcomes that tell both labels, 0 and 1; and how many of them would by chance.
+    #: Record times that several first outcomes share and that have both labels; and how many would have both by chance.
     mixed: int = 0
     mixed_by_chance: float = 0.0
 
 
 @dataclass
 class _Issued:
-    """Forecasts of a stream by event id: when, and with which score."""
+    """Forecasts of a stream by event id: time and score."""
 
     at: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _History:
     """Forecasts of the streams, and every outcome, in the order of the topics."""
 
     streams: dict[str, _Issued] = field(default_factory=dict)
-    #: Events of all streams, of those too that are not looked at.
+    #: Events of all streams, also of streams that are not observed.
     events: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
     #: Partition of each event's first outcome, in the order of the topic.
@@ -105,7 +105,7 @@ class _History:
 
 
 def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> list[Seen]:
-    """Read all partitions of a history and observe one stream, or each, the one with most forecasts first.
+    """Read all partitions of a history and observe one stream; or each, the largest first.
 
     Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
 
@@ -135,7 +135,7 @@ def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> l
 def _events(
     history: _History, chunks: Iterable[Chunk], decoder: Decoder, read: Callable[..., object]
 ) -> Iterator[object]:
-    """Yield what the records that can be read say, and note when the last of all came."""
+    """Yield the events of readable records, and note the time of the last record."""
     for chunk in chunks:
         for record in loaded(decoder, chunk.records):
             history.end = max(history.end, record.timestamp)

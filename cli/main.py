@@ -20,7 +20,7 @@ from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 
-#: Exit status when nobody reads any more what is printed, as a shell has it.
+#: Exit status if the reader of the output has gone, as a shell has it.
 UNREAD = 128 + signal.SIGPIPE
 
 EPILOG = f"""\
@@ -59,18 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return UNREAD
     except SystemExit as ended:
-        # rich has found it first, or argparse has, which passes over it.
+        # rich or argparse may have met it first; argparse ignores it.
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
 
 
 def _unread() -> bool:
-    """Return whether the reader of what is printed has gone, as `head` does; what is left for it goes nowhere."""
+    """Return whether the reader of the output has gone, as `head` does. The rest of the output is then dropped."""
     ends = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(io.UnsupportedOperation):  # it is no file
-            ends.register(stream.fileno(), 0)  # errors are reported in any case
+        with suppress(io.UnsupportedOperation):  # stdout is no file
+            ends.register(stream.fileno(), 0)  # errors still reach the terminal
     gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
     if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)

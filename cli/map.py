@@ -38,56 +38,56 @@ POINTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, *(n / 10 for n in range(1, 10)),
 
 
 class Map(NamedTuple):
-    """What one partition serves: which calibrator, outcomes it had learnt, and the function of the raw score."""
+    """What one partition serves: the calibrator, the outcomes it had learnt, and the served score by raw score."""
 
     partition: int
-    #: Of the model; None where one calibrator has all its forecasts.
+    #: Version of the model; None if one calibrator serves all versions.
     model_version: str | None
     calibrator: str
     config: str
     version: int
     answer: Callable[[float], float]
     points: maps.Table
-    #: Whether it is configured now to stay as it is.
+    #: Whether the map is frozen now.
     frozen: bool
-    #: The intervals; None without.
+    #: The intervals; None if the stream has none.
     ends: Ends | None
-    #: Whether nothing of what it has learnt is served.
+    #: Whether the raw score is served in spite of what was learnt.
     withheld: bool
 
     @property
     def place(self) -> tuple[int, str | None]:
-        """By which it is found at another time."""
+        """What identifies the map among those of another time."""
         return self.partition, self.model_version
 
     def row(self, p: float, served: float, then: "Map | None") -> dict[str, float]:
-        """Return what is said of a raw and its served score, by names of columns; ``then``: of another time."""
+        """Return the row of a raw score by names of columns; ``then``: the map of another time."""
         left = {} if self.ends is None else dict(zip(("low", "high"), self.ends(p, served), strict=True))
         return {"raw": p, "served": served, **left, **({} if then is None else {"then": then.answer(p)})}
 
 
-#: Maps at another time, by `Map.place`; None if they are not asked for.
+#: Maps of another time, by `Map.place`; None if none is asked for.
 Then = Mapping[tuple[int, str | None], Map] | None
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the map of a stream; return 0, or 1 where it has none.
 
-    Raises SettingsError or TopicsError if an option cannot be, the stream cannot have a map, or the state or the topics
-    cannot be read.
+    Raises SettingsError or TopicsError if an option is wrong, the stream cannot have a map, or state or topics cannot
+    be read.
     """
     of_past = options.at or options.forecasts or options.outcomes or options.table
     configured = settings() if of_past else show.running(settings())
     policy = configured.policies.of(options.stream)
     if policy is None:
         raise SettingsError(f"stream {options.stream!r} is not in the streams file, which is closed")
-    if why := maps.why_not(replace(policy, model_version="")):  # each version has a map of its own here
+    if why := maps.why_not(replace(policy, model_version="")):  # here each version has its own map
         raise SettingsError(f"stream {options.stream!r} has no map: {why}")
     if options.form == "sql" and options.diff:
-        raise SettingsError("--diff is of two maps, SQL of one: leave out --diff, or choose another form")
+        raise SettingsError("--diff shows two maps, SQL only one: leave out --diff, or choose another form")
     values = _values(options.of, policy)
     states = [_state(options, configured, at) for at in (options.at, options.diff)[: 1 + bool(options.diff)]]
-    cautions = list(_cautions(states[0], options.stream, policy, values))  # before a map makes its values known
+    cautions = list(_cautions(states[0], options.stream, policy, values))  # reading maps adds to the known values
     of = [_maps(each, options.stream, policy, values, options.of_version) for each in states]
     if not of[0]:
         sys.stderr.write(f"{_nothing(options, states[0])}\n")
@@ -103,7 +103,7 @@ def _values(given: str, policy: Policy) -> tuple[str, ...]:
     pairs = [each.partition("=") for each in given.split(",") if each]
     if wrong := [name for name, _, value in pairs if name not in policy.segments or not value]:
         there = ", ".join(policy.segments) or "none"
-        raise SettingsError(f"--of: {wrong[0]!r} is no segment with a value; write NAME=VALUE. There are: {there}")
+        raise SettingsError(f"--of: {wrong[0]!r} is not a segment with a value; write NAME=VALUE. There are: {there}")
     found = {name: value for name, _, value in pairs}
     return tuple([found.get(name, "") for name in policy.segments])
 
@@ -118,14 +118,14 @@ def _nothing(options: argparse.Namespace, found: StateRows) -> str:
 
 
 def _whose(values: tuple[str, ...], policy: Policy) -> str:
-    """Return in words of which forecasts a map is; empty where the stream has no segments."""
+    """Return in words whose forecasts a map serves; empty if the stream has no segments."""
     has = [f"{name}={value}" for name, value in zip(policy.segments, values, strict=True) if value]
     lacks = [name for name, value in zip(policy.segments, values, strict=True) if not value]
     return ", ".join([*has, *([f"without {' and '.join(lacks)}"] if lacks else [])])
 
 
 def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> Iterator[str]:
-    """Say where nothing learnt is served, which segments the map leaves out, and which values never came."""
+    """Warn if raw scores are served, if the map leaves segments out, and if a value of a segment never came."""
     if raw := [str(n) for n in covered(found, stream, policy) if withheld(found, stream, policy, n)]:
         yield (
             f"withheld: raw scores are served in partition {', '.join(raw)}, as most forecasts get no label, see "
@@ -144,7 +144,7 @@ def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, 
 
 
 def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> StateRows:
-    """Return the state of now, or of a time or the end of files, by a replay."""
+    """Return the present state, or by a replay the state at a time or at the end of files."""
     if at is None and not (options.forecasts or options.outcomes or options.table):
         return asyncio.run(show.read(settings))
     source = history.source(
@@ -163,7 +163,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
 
 
 def _thawed(policies: Policies, stream: str) -> Policies:
-    """Return the policies with no frozen map: nothing says from when on it was, and before that it learnt."""
+    """Return the policies with no map frozen. A frozen map has learnt before, and nothing tells until when."""
     if (policy := policies.of(stream)) and policy.frozen:
         sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
     patterns = [(pattern, replace(each, frozen=False)) for pattern, each in policies.patterns]
@@ -174,7 +174,7 @@ def _thawed(policies: Policies, stream: str) -> Policies:
 def _maps(
     found: StateRows, stream: str, policy: Policy, values: tuple[str, ...], version: str | None = None
 ) -> list[Map]:
-    """Return the map of each partition that has learnt something, and of each ``version`` of its model, or of one."""
+    """Return the maps of each partition that has learnt something: one for each version, or only for ``version``."""
     names = {n: each for (n, layout), each in found.of(kinds.NAMES, stream).items() if layout == policy.layout}
     versions = found.of(kinds.VERSIONS, stream).items() if policy.model_version else ()
     named = {(n, each.config): each.name for n, of in versions for each in of.of.values()}
@@ -235,7 +235,7 @@ def _csv(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
 
 
 def _before(of: Map, then: Then) -> Map | None:
-    """Return the map of another time: where there was none, raw scores were served."""
+    """Return the map of another time. If there was none, raw scores were served."""
     return None if then is None else then.get(of.place, of._replace(answer=lambda p: p))
 
 
@@ -253,7 +253,7 @@ def _plain(of: Map) -> dict[str, Any]:
 
 
 def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
-    """Print a query of the whole map: one CASE a gap, of the column ``raw`` of a table ``scores``; else NULL."""
+    """Print the whole map as SQL over the column ``raw`` of a table ``scores``: one CASE for each gap, else NULL."""
     if len(found) > 1:
         raise SettingsError(
             f"there are {len(found)} maps, one a partition and version of the model, and SQL is of one: use csv or "

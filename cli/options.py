@@ -25,7 +25,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 
 DONE, NO, UNUSABLE, MISCONFIGURED = 0, 1, 65, 78
-#: What each exit status means; those of two digits are of sysexits.h.
+#: What each exit status means. Those of two digits come from sysexits.h.
 STATUSES: Final = {
     DONE: "done; what was asked about is as it must be",
     NO: "the answer is no: something differs, is wrong, is missing, or was left out",
@@ -57,12 +57,12 @@ def command(
 ) -> argparse.ArgumentParser:
     """Add a command with the options that all have.
 
-    ``commands``: what `argparse.ArgumentParser.add_subparsers` returned.
+    ``commands``: the result of `argparse.ArgumentParser.add_subparsers`.
     ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: as the line).
     ``run``: the function of its options that carries it out and returns the status, ``module:name``. It is imported
       then: `--help` does not wait for what commands need.
-    ``more``: behind the options.
-    ``streams``: whether it has ``--streams``; `trueup replay` has one that may be repeated.
+    ``more``: text behind the options.
+    ``streams``: whether the command has ``--streams``. `trueup replay` adds its own, which may be repeated.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -71,7 +71,7 @@ def command(
         epilog=f"{more}\n{ENDS}" if more else ENDS,
         formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
     )
-    # What it does is for the page that lists commands.
+    # The page of all commands shows the description.
     parser.set_defaults(told=help_, run=partial(_carried_out, run))
     everywhere = parser.add_argument_group("options of all commands")
     everywhere.add_argument("--brokers", metavar="HOST:PORT,...", help="the cluster (default: TRUEUP_BROKERS)")
@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors show the usage of the command that was given, and name the command that was meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's
-        """Parse arguments; those that a command does not know are its error, not that of `trueup`."""
+        """Parse arguments. One that a command does not know is an error of that command, not of `trueup`."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             parts = "--table" in (args or ()) and all(map(os.path.exists, unknown))
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant(word: str, group: str) -> str:
-    """Return a question whether a command was meant, first one of a group, at the end of a message; else nothing."""
+    """Return a question whether a similar command was meant, first one of the group; empty if none is similar."""
     from cli import main  # noqa: PLC0415 - it imports this
 
     known = [f"trueup {name}" for name, _ in commands(main.parser())]
@@ -119,7 +119,7 @@ def meant(word: str, group: str) -> str:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Yield the words of every command and what it does; a group of commands is none."""
+    """Yield the words of every command and what it does, without the groups."""
     below = parser.get_default("commands")
     for name, each in below.choices.items() if below else ():
         if each.get_default("run") is not None:
@@ -128,16 +128,16 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 
 
 def group(commands: Commands, name: str, help_: str) -> Commands:
-    """Add a group of commands, and return what holds them."""
+    """Add a group of commands, and return the object that takes them."""
     parser = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
     made = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
-    parser.set_defaults(commands=made)  # for the page that lists them
+    parser.set_defaults(commands=made)  # for the page of all commands
     return made
 
 
 @contextmanager
 def applied(options: argparse.Namespace) -> Iterator[None]:
-    """Let the options that stand for settings be in the environment, of this process and of those it starts."""
+    """Put options that stand for settings into the environment, for this process and its children."""
     before = dict(os.environ)
     if getattr(options, "brokers", None) is not None:
         os.environ["TRUEUP_BROKERS"] = options.brokers
@@ -158,7 +158,10 @@ def settings() -> Settings:
 
 
 def print_json(found: object) -> None:
-    """Print one JSON object; dataclasses are objects, paths text, NaN is null. In ASCII no text steers a terminal."""
+    """Print one JSON object: dataclasses as objects, paths as text, NaN as null.
+
+    It is ASCII, so no text controls a terminal.
+    """
     print(json.dumps(orjson.loads(orjson.dumps(found, default=os.fspath))))
 
 
@@ -199,7 +202,7 @@ def duration(options: argparse.Namespace, name: str) -> int | None:
 
 
 def user() -> str:
-    """Return the name of who runs this, or the number where it has none: containers run under any."""
+    """Return the user's name; or the number, as containers may run under one without a name."""
     try:
         return os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

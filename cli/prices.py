@@ -1,4 +1,4 @@
-"""What settings of labels cost or gain, by a replay of the history that they were read from."""
+"""What settings of labels cost or gain: measured by replaying the history from which they were proposed."""
 
 import glob
 from collections.abc import Callable, Mapping, Sequence
@@ -26,31 +26,31 @@ METRICS: Final = {"log_loss": "log loss", "brier": "Brier score"}
 
 @dataclass(frozen=True)
 class Change:
-    """By how much a loss changes, as a share of what it is without the setting, and its 95 % interval."""
+    """Relative change of a loss by a setting, with its 95 % interval."""
 
     value: float
     low: float
     high: float
 
     def said(self) -> str:
-        """Return it in words."""
+        """Return the change in words."""
         return f"{100 * self.value:+.2f} % [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
 
 
 @dataclass(frozen=True)
 class Price:
-    """What one setting costs beside all others that are proposed: by metric; empty if there are too few labels."""
+    """What one setting costs if all other proposed ones are set: by metric; empty if there are too few labels."""
 
     setting: str
     changes: Mapping[str, Change]
 
     @property
     def costs(self) -> bool:
-        """Whether it makes a loss larger, beyond its interval."""
+        """Whether the setting makes a loss larger, and the interval is above 0."""
         return any(each.low > 0.0 for each in self.changes.values())
 
     def said(self) -> str:
-        """Return it in a sentence."""
+        """Return the price in a sentence."""
         if not self.changes:
             return f"{self.setting}: too few labels for a price."
         told = ", ".join(f"{METRICS[name]} {each.said()}" for name, each in self.changes.items())
@@ -62,8 +62,8 @@ def priced(
 ) -> dict[str, Price]:
     """Price each setting: the history is replayed with all of them, and with all but that one.
 
-    ``made``: returns the policy that has these of the settings; raises ValueError where they cannot be without another.
-    Returns them by setting; one that the others need has none.
+    ``made``: returns the policy with some of the settings; raises ValueError if they need another one. Returns prices
+    by setting. A setting that others need has none.
     """
     plans = {"": made(names)}
     for name in names:
@@ -82,7 +82,7 @@ def priced(
     # A forecast that is sent again is a new one where its row has left.
     columns = {name: each for name, each in columns.items() if len(each.issued_raw) == len(columns[""].issued_raw)}
     labels = np.full(len(columns[""].issued_raw), np.nan)
-    for each in [*columns.values()][::-1]:  # those of all settings last: they count
+    for each in [*columns.values()][::-1]:  # last the records with all settings: they count
         labels[each.at] = each.y
     order = np.argsort(columns[""].issued_ms, kind="stable")
     order = order[~np.isnan(labels[order])]

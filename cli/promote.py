@@ -1,8 +1,8 @@
 """``trueup streams promote``, ``rollback``, ``freeze`` and ``thaw``: the streams file says who serves, and who learns.
 
-Nothing is sent to the workers: they read the file when they start. A challenger already has the state that it needs as
-champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger. A
-frozen map serves what it had learnt until then.
+Nothing is sent to the workers: they read the file when they start. A challenger already has the state of a champion. So
+a worker that starts with the new file serves it at once, and the old champion becomes a challenger. A frozen map stays
+as it was.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from state.policy import Challenger, Policy
 from streams import atomic_file
 from streams.config.settings import SettingsError
 
-#: Most streams that are named in words.
+#: Most streams that a sentence names.
 _NAMED: Final = 50
 
 
@@ -37,10 +37,10 @@ class Promotion:
 
     #: Of the streams file.
     pattern: str
-    #: As they are configured before.
+    #: Configuration of both before the promotion.
     champion: Policy
     challenger: Policy
-    #: Of the challenger in ``shadow``.
+    #: Place of the challenger in ``shadow``.
     place: int
 
     @property
@@ -54,8 +54,8 @@ class Promotion:
 def run(options: argparse.Namespace) -> int:
     """Promote a challenger and return 0, or 1 if the condition of ``--when`` does not hold.
 
-    Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it
-    is then as it was.
+    Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced. The
+    file is then unchanged.
     """
     asked = None if options.when is None else Condition.parse(options.when)
     with changing() as file:
@@ -72,9 +72,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def rollback(options: argparse.Namespace) -> int:
-    """Undo the last change of the streams file that the audit file has, a promotion, and return 0.
+    """Undo the last change in the audit file, which must be a promotion, and return 0.
 
-    Raises SettingsError if there is none, or the file has changed since, or cannot be read, rewritten or replaced.
+    Raises SettingsError if there is no such change, or the streams file has changed since, or cannot be read, rewritten
+    or replaced.
     """
     with changing() as file:
         audit = file.beside("audit")
@@ -93,10 +94,10 @@ def rollback(options: argparse.Namespace) -> int:
 
 
 def freeze(options: argparse.Namespace) -> int:
-    """Freeze or thaw the map of a stream and of all others of its pattern; return 0, or 1 if it is so already.
+    """Freeze or thaw the maps of a stream's pattern; return 0, or 1 if nothing had to change.
 
-    Raises SettingsError if no pattern matches the stream, or the file cannot be read, rewritten or replaced; it is then
-    as it was.
+    Raises SettingsError if no pattern matches the stream, or the file cannot be read, rewritten or replaced. The file
+    is then unchanged.
     """
     frozen = options.frozen
     done = "frozen" if frozen else "thawed"
@@ -227,7 +228,7 @@ def _named(policy: Policy) -> dict[str, Any]:
 
 
 def _changing(promotion: Promotion, beside: ChallengerCondition) -> str:
-    """Return which streams are served otherwise."""
+    """Return in words which streams the change affects."""
     if beside.missing is not None:
         return f'streams of "{promotion.pattern}" change; their names cannot be read: {beside.missing}'
     return f"streams that change: {len(beside.names):,}: {listed(beside.names, _NAMED)}"

@@ -1,4 +1,4 @@
-"""Brokers as commands ask them: what cannot be is a sentence, and ends the command."""
+"""Requests of commands to brokers. A failed one ends the command with a sentence."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +16,10 @@ from streams.records.skips import PoisonError
 
 @contextmanager
 def asked(failed: str, remedy: str = "") -> Iterator[None]:
-    """Let what the brokers refuse, or do not answer in time, be a TopicsError.
+    """Raise a TopicsError if the brokers refuse a request or do not answer in time.
 
-    ``failed``: what is not done then, in words.
-    ``remedy``: behind the reason.
+    ``failed``: in words, what could not be done.
+    ``remedy``: text behind the reason.
     """
     try:
         yield

@@ -45,7 +45,7 @@ In JSON, a field that does not apply is left out. In Avro it is null: types with
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page that is made as a whole, by its name."""
+    """Return the text of each page that is generated whole, by its name."""
     made = {
         "settings.md": ("Settings", _settings()),
         "streams-file.md": ("Streams file", _streams_file()),
@@ -140,7 +140,7 @@ ROWS: Final = ("kind", "key", "rows", "version", "in a rescale", "metrics")
 
 
 def state_format(page: str) -> str:
-    """Return the page on the state format with its table of rows as they are declared, see `state.kind`."""
+    """Return the page on the state format with the table of declared rows, see `state.kind`."""
     before, _, after = page.partition("| " + " | ".join(ROWS) + " |\n")
     if not after:
         raise ValueError("the page has no table of rows")

@@ -16,7 +16,7 @@ from replay.report.rule import Verdicts, judged
 from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
 from replay.result import LARGER, RAW, Contender, MetricDifference, ReplayPace, Result, drawn
 
-#: Metrics of the tables of differences, and what they are called; JSON has all.
+#: Metrics in the tables of differences, and their headings. The JSON has all metrics.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
 
 
@@ -55,7 +55,7 @@ def show(console: Console, result: Result, pace: ReplayPace) -> None:
 
 
 def _scores(contenders: list[Contender]) -> Rich:
-    """Return a row a contender, and one of raw; after the warm-up."""
+    """Return a row for each contender and one for raw: scores after the warm-up."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
     table.title = "after the warm-up; regret, own error and bound are of all"
     for contender in contenders:
@@ -75,7 +75,7 @@ def _scores(contenders: list[Contender]) -> Rich:
 
 
 def _ranks(contenders: list[Contender], result: Result) -> Rich:
-    """Return a row a contender, its draw and raw: order and level after the warm-up."""
+    """Return a row for each contender, its draw, and raw: ranking and level after the warm-up."""
     table = _table("warm-up", "mean", "off", "AUC", f"recall {100 * result.volume:g}%", "different")
     table.title = "after the warm-up"
     for contender in contenders:
@@ -124,7 +124,7 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
 
 
 def _interval(each: MetricDifference, verdicts: Verdicts) -> str:
-    """Return a difference with a mark if it is clear and matters."""
+    """Return a difference, marked if it is clear and large enough to matter."""
     if math.isnan(each.low):
         return "–"
     mark = (" ✓", "", " ✗")[verdicts.sign(each) + 1]

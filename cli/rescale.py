@@ -1,7 +1,7 @@
 """``trueup state rescale --partitions N --to APP_ID``: a group's state, divided anew among N partitions.
 
-The state goes to another application id, with a changelog of its own; nothing of the old one is changed. So whatever
-happens on the way, the old group is as it was, and starting its workers again is the way back.
+The state goes to another application id, with its own changelog. The old group stays as it is, whatever happens on the
+way: the way back is to start its workers again.
 
 1. Nobody may be in the old groups or the new ones. Their workers were stopped, not killed: checkpoints have everything.
    All records of the old inputs are applied.
@@ -56,11 +56,11 @@ from streams.kafka.writer import writer
 
 log = logging.getLogger("trueup")
 
-#: Called with the number of the finished step, for each partition of each stage; tests kill the process in it. 1: a
-#: fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
+#: Called with the number of each finished step, for each partition of each stage. Tests kill the process in this call.
+#: 1: a fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
 #: written.
 Probe = Callable[[int], None]
-#: Writes for audits what a new partition begins with.
+#: Writes, for audits, the rows that a new partition begins with.
 Tell = Callable[[int], Awaitable[None]]
 
 
@@ -72,9 +72,9 @@ def rescale(options: argparse.Namespace) -> int:
 
 
 def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str]) -> Settings:
-    """Return the settings of the new group: the environment's with some changed, each ``NAME=VALUE``.
+    """Return the settings of the new group: those of the environment with changes, each ``NAME=VALUE``.
 
-    Raises SettingsError if a change has another form, or what it sets is not allowed.
+    Raises SettingsError if a change has another form, or a value is not allowed.
     """
     changed = dict(environment)
     for change in changes:
@@ -97,11 +97,10 @@ def run(
     """Divide a group's state, and return a message about it.
 
     Raises SettingsError if both have one application id, or not the same stages.
-    Raises TopicsError if topics, groups or rows are not as they have to be, or the brokers cannot be asked; the message
-    says more.
+    Raises TopicsError if topics, groups or rows are not as required, or the brokers cannot be asked.
 
-    ``old, new``: settings of the group that was, and of the one that is to be.
-    ``by``: what inputs are keyed by, one of `replay.moves.KEYS`; None: behind a router the stream, else the event.
+    ``old, new``: settings of the old and the new group.
+    ``by``: what the inputs' keys are, one of `replay.moves.KEYS`; None: behind a router the stream, else the event.
     """
     if old.app_id == new.app_id:
         raise SettingsError(f"--to must name another application id than {old.app_id}: its state is left as it is")
@@ -133,7 +132,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         _divide(stages, width, by)
-        # Claimed before it is looked at what is there: nobody else can write it from now on.
+        # Claimed before it is read: from now on nobody else can write to it.
         claims = [] if dry_run else [await _claimed(each, producer) for each in stages]
         there = [await _there(each) for each in stages]
         if not any(partition is None for each in there for partition in each):
@@ -185,7 +184,7 @@ def _divide(stages: Sequence[StageState], width: int, by: str) -> None:
 
 
 def _plan(stage: StageState, width: int, by: str, routed: Sequence[Rows]) -> Plan:
-    """Return where what belongs."""
+    """Return the plan: where each row belongs."""
     following, shards = _following(stage, width), _shards(stage.new)
     return plan(by, len(stage.parts), following, shards, grown=any(stage.same), routed=routed)
 
@@ -217,9 +216,9 @@ async def _claimed(stage: StageState, producer: AIOKafkaProducer) -> Claims:
 
 
 async def _there(stage: StageState) -> list[Rows | None]:
-    """Return the rows of each new partition that is finished, and None of the others.
+    """Return the rows of each new partition, None if it is not finished.
 
-    Raises TopicsError if a partition has a state that is of something else.
+    Raises TopicsError if a partition has a state that this move did not make.
     """
     there: list[Rows | None] = []
     for n, part in enumerate(await topic_rows(stage.new, stage.new.changelog, stage.moved.partitions)):
@@ -228,8 +227,8 @@ async def _there(stage: StageState) -> list[Rows | None]:
         )
         if not begun and part.get(MOVED.key()) != MOVED.encode(stage.moved):
             raise TopicsError(
-                f"partition {n} of {stage.new.changelog} has a state that is not of {stage.old.app_id} as it is now: "
-                "take another application id, or delete the topic and make it anew"
+                f"partition {n} of {stage.new.changelog} has a state that was not made from "
+                f"{stage.old.app_id} as it is now: take another application id, or delete the topic and make it anew"
             )
         there.append(None if begun else part)
     return there
@@ -260,7 +259,7 @@ async def _teller(
     *,
     again: bool,
 ) -> Tell:
-    """Return what writes for audits what a new partition begins with.
+    """Return the function that writes, for audits, the rows that a new partition begins with.
 
     If the command was interrupted, the first run recorded the ends of the outputs, because workers may have written to
     partitions that it had finished. The progress of intake and router is as of the last commit of the new group's
@@ -300,7 +299,7 @@ async def _begins(reader: AIOKafkaConsumer, was: str, now: str, width: int) -> l
 
 
 def _known(written: Rows, made_of: Mapping[str, Any]) -> Loaded | None:
-    """Return what an earlier command has told of the same move in a partition."""
+    """Return what an earlier run of the same move has written for a partition."""
     try:
         told = Loaded.decode(written[in_force.LOADED])
     except (KeyError, ValueError, TypeError):

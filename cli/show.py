@@ -1,4 +1,4 @@
-"""``trueup streams show``: what the state says of a stream, read from the changelog."""
+"""``trueup streams show``: the state of a stream, read from the changelog."""
 
 import argparse
 import asyncio
@@ -35,9 +35,9 @@ LINES: Final = 200
 def run(options: argparse.Namespace) -> int:
     """Show one stream, or a few figures of all; return 0, or 1 when the stream has no state.
 
-    Raises TopicsError if the changelog cannot be read; CorruptFrame if its rows cannot, as another build wrote them.
+    Raises TopicsError if the changelog cannot be read. Raises CorruptFrame if another build wrote its rows.
     """
-    gc.disable()  # all is kept to the end: the collector walks it again and again, for half of the time
+    gc.disable()  # everything read stays until the end; the collector would walk it again and again, half of the time
     try:
         return _run(settings(), options.stream, json_output=options.json)
     finally:
@@ -53,7 +53,7 @@ def _run(of: Settings, stream: str | None, *, json_output: bool) -> int:
     policy_of = (running(of) if stream is not None or not json_output else of).policies.of
     if stream is not None:
         report = {stream: describe(found, stream, policy_of(stream), found.now_ms(stream))}
-    elif json_output:  # a stream at a time: what thousands hold together is large
+    elif json_output:  # one stream at a time: thousands together are large
         report = {name: brief(found.alone(name), name) for name in names}
     else:
         most = nlargest(LINES, names, lambda name: int(brief(found.alone(name), name)["resolved"]))
@@ -71,7 +71,7 @@ def _run(of: Settings, stream: str | None, *, json_output: bool) -> int:
 
 
 async def read(settings: Settings) -> StateRows:
-    """Read the changelog to its present end, however long that takes, while it goes on.
+    """Read the changelog to its present end, without a time limit as long as records come.
 
     Raises TopicsError if there is no changelog, or it cannot be read.
     """
@@ -89,9 +89,12 @@ async def read(settings: Settings) -> StateRows:
 
 
 def running(settings: Settings) -> Settings:
-    """Return the settings with the policies that workers announced last, and say where the file has others by now.
+    """Return the settings with the policies that workers announced last.
 
-    They are returned as they are where no worker has announced any; also where these cannot be read, which is said.
+    Print which streams the file sets otherwise by now.
+
+    The settings are returned unchanged if no worker has announced policies, or if these cannot be read, which is
+    printed.
     """
     try:
         newest = asyncio.run(_newest(settings))
@@ -108,7 +111,7 @@ def running(settings: Settings) -> Settings:
 
 
 async def _newest(settings: Settings) -> InForce | None:
-    """Return what a worker announced last, in any partition; None if none has."""
+    """Return the newest announcement of any worker; None if there is none."""
     if await topics.partitions(settings, settings.configurations) is None:
         return None
     told = await announced(settings)

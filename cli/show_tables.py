@@ -1,4 +1,4 @@
-"""The tables that ``trueup streams show`` prints, those of the status page among them."""
+"""The tables that ``trueup streams show`` prints, among them those of the status page."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -16,21 +16,21 @@ from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
 
-#: Most characters of the words in front of a row that are not folded.
+#: Row headings up to this many characters are not folded.
 WORDS: Final = 36
-#: Fewest characters to which names in front of a row are folded, where words of its other columns have room then.
+#: Row headings are folded to no fewer characters, to make room for the words of other columns.
 NAME: Final = 10
-#: Columns in which every table has room, to measure it.
+#: A width in which every table fits, to measure it.
 MOST: Final = 400
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that shows the names of streams as they are: they come from records."""
+    """Return a console that shows names of streams literally, as records may hold anything."""
     return Console(stderr=stderr, markup=False, emoji=False)
 
 
 def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:
-    """Print the description of each stream, in full if ``whole``, else one line each; then the counts of all."""
+    """Print each stream, in full if ``whole``, else in one line; then the counts of all."""
     shown_on = console()
     caption = "Of classes the ECE and AUC of the likeliest class; of numbers the error of coverage in place of the ECE."
     table = Table(
@@ -55,7 +55,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
 
 
 def _short(each: dict[str, Any], kind: str, name: str) -> float | None:
-    """Return a figure of the line of a stream: of classes or numbers that of the configuration with most outcomes."""
+    """Return a figure for the line of a stream; of classes and numbers for the configuration with most outcomes."""
     nothing: dict[str, Any] = {}
     vectors = max(each.get("vectors", nothing).values(), key=lambda scored: int(scored["resolved"]), default=nothing)
     scored = each.get(kind) or vectors.get(kind) or nothing
@@ -83,7 +83,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
 
 
 def page_tables(shown_on: Rich, given: Iterable[score_tables.ScoreTable]) -> None:
-    """Print tables of the page without their colours, as far as the terminal has room for them."""
+    """Print tables of the status page without colours, as many as fit the terminal."""
     for each in given:
         if each.wide or not (each.rows or each.words):
             continue
@@ -122,7 +122,10 @@ def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
 
 
 def _keep_words(table: Table, room: int) -> None:
-    """Narrow the widest columns until all have so many characters; only the first may be folded inside words."""
+    """Narrow the widest columns until the table has so many characters.
+
+    Only the first column may be folded inside words.
+    """
     texts = [[str(text) for text in (each.header, *each.cells)] for each in table.columns]
     widths = [max(len(line) for text in of for line in text.split("\n")) for of in texts]
     least = [max(len(word) for text in of for word in ["", *text.split()]) for of in texts]
@@ -137,7 +140,7 @@ def _keep_words(table: Table, room: int) -> None:
 
 
 def _served(each: dict[str, Any]) -> set[str]:
-    """Return the configurations that have served, as far as the rows say: not those that only challenged."""
+    """Return the configurations that have served, by the rows; not those that only challenged."""
     challengers, champions = (
         {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
     )

@@ -1,11 +1,11 @@
-"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every process that reads it.
+"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that crashes every process that reads it.
 
-Of an input, the command claims the partition of the record, as a worker does. The worker that serves the partition is
-shut out and starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be
-applied.
+For a record of an input, the command claims its partition, as a worker does. The worker that serves the partition is
+shut out and starts again. Now nobody else can move the fence, so the row is appended only if the record is not applied
+yet.
 
-Of a source, the command writes down what is left out beside what is in force. Intake reads that when it takes up the
-partition: one that died of the record does so when it starts again.
+For a record of a source, the command writes it into the topic of the settings in force. Intake reads that topic when it
+takes up the partition, so also when it starts again after a crash.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def skip(options: argparse.Namespace) -> int:
 
 
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
-    """Skip a record, or see that it can be, and return a message about it.
+    """Skip a record, or check that it can be skipped; return a message about it.
 
     Raises SettingsError if the place is in no input or source topic, or was applied already, or the reason is too long.
     Raises TopicsError if the brokers cannot be asked, or a worker took the partition over meanwhile.
@@ -76,7 +76,9 @@ def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:
     """Return topic, partition and offset of ``TOPIC/PARTITION@OFFSET``."""
     found = re.fullmatch(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})@([0-9]{1,18})", place)
     if found is None or found[1] not in topics:
-        raise SettingsError(f"{place!r} is not TOPIC/PARTITION@OFFSET of {' or '.join(dict.fromkeys(topics))}")
+        raise SettingsError(
+            f"{place!r} must be TOPIC/PARTITION@OFFSET, with topic {' or '.join(dict.fromkeys(topics))}"
+        )
     return found[1], int(found[2]), int(found[3])
 
 
@@ -106,8 +108,8 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
 def _require_open(place: TopicPartition, offset: int, following: int, end: int) -> None:
     if not following <= offset < end:
         raise SettingsError(
-            f"offset {offset} is not to be applied: the next of {place.topic}/{place.partition} is {following}, and "
-            f"the topic ends at {end}"
+            f"offset {offset} is not waiting to be applied: the next of "
+            f"{place.topic}/{place.partition} is {following}, and the topic ends at {end}"
         )
 
 
@@ -129,7 +131,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
-    """Check that the record exists and is still to be applied."""
+    """Require that the record exists and is not applied yet."""
     following = await _following(settings, partition)
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
@@ -137,7 +139,7 @@ async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: in
 
 
 async def _following(settings: Settings, partition: int) -> Sequence[int]:
-    """Return the next offsets of the inputs: those of a changelog's newest journal entry, or of a newer checkpoint."""
+    """Return the next offsets of the inputs, from the newest journal entry or checkpoint of a changelog."""
     place = TopicPartition(settings.changelog, partition)
     for last in (TAIL, None):
         newest: dict[bytes, bytes] = {}

@@ -32,15 +32,15 @@ class StreamsFile:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the file."""
         return self.path.read_bytes().decode()
 
     def beside(self, what: str) -> Path:
-        """Return a file of lines beside it: ``audit`` has its changes, ``looks`` what promotions by rule go by."""
+        """Return the path of a file beside it: ``audit`` has its changes, ``looks`` the sums of `cli.condition`."""
         return self.path.with_name(f"{self.path.name}.{what}.jsonl")
 
     def settings(self, path: Path | None = None) -> Settings:
-        """Return the settings of the workers, by this file or by another in its place."""
+        """Return the settings of the workers, with this streams file or with another one."""
         return Settings.from_env({**os.environ, "TRUEUP_STREAMS": str(path or self.path)})
 
     def change(
@@ -54,14 +54,15 @@ class StreamsFile:
         *,
         dry_run: bool,
     ) -> str:
-        """Replace the text, append an audit line and print both: the difference, in JSON with what the line says.
+        """Replace the text, append an audit line, and print the difference; in JSON also the line.
 
-        Returns in a sentence what was done.
-        Raises SettingsError unless the new file differs only by the policy of a pattern; it is then as it was.
+        Returns a sentence about it.
+        Raises SettingsError, and leaves the file unchanged, unless the new text differs only in the policy of the
+        pattern.
 
-        ``options``: ``reason`` is why, ``json`` how it is printed.
-        ``done``: in a word.
-        ``line``: what the audit line says beside the time, who did it and why, the pattern and hashes of both texts.
+        ``options``: ``reason`` goes into the audit line; ``json``: print JSON.
+        ``done``: what was done, in a word.
+        ``line``: further fields of the audit line, beside time, user, reason, pattern and the hashes of both texts.
         ``dry_run``: only print.
         """
         before = self.text
@@ -97,7 +98,7 @@ def changing() -> Iterator[StreamsFile]:
     named = os.environ.get("TRUEUP_STREAMS")
     if not named:
         raise SettingsError("there is no streams file to change: --streams FILE, or TRUEUP_STREAMS")
-    path = Path(named).resolve()  # of a link the target is replaced, not the link
+    path = Path(named).resolve()  # if the file is a link, its target is replaced
     try:
         with _locked(path.parent):
             yield StreamsFile(path)
@@ -106,7 +107,7 @@ def changing() -> Iterator[StreamsFile]:
 
 
 def matched(policies: Policies, stream: str, instead: str) -> tuple[str, Policy]:
-    """Return the pattern and the policy of a stream; raises SettingsError, with what to do, where none matches."""
+    """Return the pattern and the policy of a stream. Raises SettingsError, with a remedy, if no pattern matches."""
     if (found := policies.matched(stream)) is None:
         raise SettingsError(f"no pattern of the streams file matches {stream!r}: {instead}")
     return found
@@ -126,7 +127,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
 
 
 def _require_only(pattern: str, policy: Policy, before: Policies, now: Policies) -> None:
-    """Raise unless the new file differs from the old one by one policy alone."""
+    """Raise SettingsError unless the new file differs from the old one in one policy only."""
     expected = [(name, policy if name == pattern else each) for name, each in before.patterns]
     if (list(now.patterns), now.default, now.early_ttl_ms) != (expected, before.default, before.early_ttl_ms):
         raise SettingsError("the streams file cannot be rewritten so that nothing else changes: change it by hand")
@@ -145,7 +146,10 @@ def _locked(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _beside(path: Path, content: bytes) -> Iterator[Path]:
-    """Write a temporary file beside another, with its mode and owner; remove it unless it replaced the other."""
+    """Write a temporary file beside another one, with the other's mode and owner.
+
+    It is removed unless it replaced the other.
+    """
     with atomic_file.beside(path) as (new, file):
         file.write(content)
         file.flush()

@@ -26,16 +26,17 @@ from streams.records.decoding import Decoder
 
 #: If this share of forecasts has an outcome, every outcome is reported. If less than `RARELY` has, silence is a label.
 NEARLY, RARELY = 0.95, 0.5
-#: Labels are learnt when they are corrected, if so many first ones are wrong for each final one of the rarer class.
+#: If there are this many wrong first labels for each event of the rarer class, labels are learnt after their
+#: correction.
 OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
 APART: Final = 0.25
-#: Outcomes come sorted by label if this share of the changes from one label to the next is left that the same outcomes
-#: have in the order of their forecasts, of which there are at least `FEWEST_EACH`.
+#: Outcomes come sorted by label if labels change at most this share as often as in the order of the forecasts, where
+#: they change at least `FEWEST_EACH` times.
 SORTED: Final = 0.5
-#: By setting: the fields of a policy that are proposed, and priced, with it.
+#: By setting: the fields of a policy that are proposed and priced together with it.
 _SETTINGS: Final = {
-    "matures": ("matures_ms", "silence"),  # silence means nothing before an age
+    "matures": ("matures_ms", "silence"),  # without an age of maturity silence means nothing
     "ttl": ("ttl_ms",),
     "revisable": ("revisable_ms",),
     "unlabelled": ("unlabelled",),
@@ -44,7 +45,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True)
 class Proposal:
-    """Proposed settings, in ms, and the label of silence; None means: do not set. With reasons, in sentences."""
+    """Proposed settings: times in ms, and the label that silence means. None: do not set it. Reasons are sentences."""
 
     matures_ms: float | None = None
     silence: int | None = None
@@ -52,12 +53,12 @@ class Proposal:
     revisable_ms: float | None = None
     unlabelled: str | None = None
     reasons: Sequence[str] = ()
-    #: What each setting costs or gains, also of those that are not proposed because they cost.
+    #: What each setting costs or gains; also settings that are not proposed because they cost.
     prices: Sequence[Price] = ()
 
     @property
     def values(self) -> dict[str, str]:
-        """The settings that are proposed, as the streams file has them: what each is called, and its lines."""
+        """The proposed settings for the streams file: names and lines."""
         lines = {name: [line for field in fields if (line := self._line(field))] for name, fields in _SETTINGS.items()}
         return {name: "\n".join(found) for name, found in lines.items() if found}
 
@@ -74,13 +75,16 @@ class Proposal:
         return replace(self, **nothing)
 
     def toml(self, stream: str, reads: Sequence[str] = ()) -> str:
-        """Return the lines of the streams file; ``reads``: keys whose value stands in records under their own name."""
+        """Return the lines for the streams file.
+
+        ``reads``: keys whose values the records hold under the key's own name.
+        """
         used = [f'{name} = "{name}"' for name in reads]
         return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values(), *used])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a proposal for a stream, and return 0; 1 where its history is too small for one, or has nothing of it.
+    """Print a proposal for a stream, and return 0; 1 if its history is too small, or has nothing of the stream.
 
     Raises SettingsError, TopicsError or TableError if the history cannot be read.
     """
@@ -102,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def observed(options: argparse.Namespace, of: Settings, stream: str | None = None) -> tuple[Any, list[Seen]]:
-    """Return the history that options name, and what is seen in it of a stream, or of each.
+    """Return the history that the options name, and the observations of one stream or of each.
 
     Raises LookupError if the stream has no forecast there.
     Raises SettingsError, TopicsError or TableError if the history cannot be read.
@@ -118,7 +122,7 @@ def observed(options: argparse.Namespace, of: Settings, stream: str | None = Non
 
 
 def proposed(seen: Seen, options: argparse.Namespace, source: Any, of: Settings) -> Proposal:  # noqa: ANN401 - a Source
-    """Return what is proposed of a stream, by what its options, its streams file and its table say."""
+    """Return the proposal for a stream, by its options, its streams file and its table."""
     policy, reads = of.policies.of(seen.stream) or Policy(), history.reads(options)
     return propose(
         seen,
@@ -136,7 +140,7 @@ def _of_numbers(of: Settings, seen: Seen) -> bool:
 
 
 def _worth(proposal: Proposal, source: ReplaySource, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
-    """Return a proposal with its prices, without what costs beyond its interval."""
+    """Return a proposal with its prices, without settings that cost beyond their interval."""
     policy = settings.policies.of(stream) or Policy()
 
     def made(names: Sequence[str]) -> Policy:
@@ -163,9 +167,9 @@ def propose(
     """Propose settings from what was seen.
 
     ``numbers``: whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
-    ``silent``: zeros that were never reported, of a table that knows them.
+    ``silent``: number of zeros that were never reported, if a table tells.
     ``sampled``: whether the chance of each label is known, `label_rate`. A missing label then means nothing.
-    ``named``: whether it is known what shares an outcome, `entity`.
+    ``named``: whether `entity` tells which forecasts share an outcome.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -240,7 +244,7 @@ def propose(
 
 
 def _of_chance(silent: int, reasons: list[str]) -> None:
-    """Say what labels of a known chance need: that every label is told, and nothing else."""
+    """Explain labels of a known chance: only that each label must be reported."""
     reasons.append(
         "The chance of each label is known (label_rate): labels stand for those without, and silence for none."
     )
@@ -262,7 +266,7 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
         if share < NEARLY:
             reasons.append("Which class silence stands for cannot be told from history: no silence.")
         return None
-    # Never 1: where ones are rare and most outcomes are 0, a missing outcome may be either.
+    # Silence never means 1: if ones are rare and most outcomes are 0, a missing outcome may be either.
     if share < RARELY and zeros <= SLIP * ones:
         reasons.append(
             f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. "
@@ -317,7 +321,7 @@ def _apart(labels: Sequence[LabelAges], reasons: list[str]) -> bool:
 
 
 def _shared(seen: Seen, reasons: list[str]) -> bool:
-    """Return a sentence if outcomes of one time have one label, as those of forecasts that share an outcome."""
+    """Return a sentence if outcomes of one time mostly have one label, as if forecasts shared an outcome."""
     if seen.mixed_by_chance < FEWEST_EACH or seen.mixed > SORTED * seen.mixed_by_chance:
         return False
     reasons.append(

@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
 
 
 def _settings() -> Settings:
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log of new topics is no news, or said here
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # its log on new topics is no news, or is printed here
     return settings()
 
 
@@ -46,7 +46,7 @@ def acls(options: argparse.Namespace) -> int:
 
 
 def create(options: argparse.Namespace) -> int:
-    """Make what is missing, then check, and return the status."""
+    """Make missing topics, then check all, and return the status."""
     of = _settings()
     retention = duration(options, "retention")
     partitions = options.partitions or asyncio.run(topics.partitions(of, of.forecasts)) or 4
@@ -75,14 +75,14 @@ def create(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Say what is wrong, and return the status."""
+    """Print what is wrong, and return the status."""
     return _checked(options, _settings(), as_worker=True)
 
 
 def _checked(
     options: argparse.Namespace, of: Settings, made: list[str] | None = None, *, as_worker: bool, **asked: int | None
 ) -> int:
-    """Say what is wrong with the topics, and return the status."""
+    """Print what is wrong with the topics, and return the status."""
     problems, without, noted = asyncio.run(found(of, as_worker=as_worker, **asked))
     if as_worker:
         problems = list(dict.fromkeys([*problems, *without]))
@@ -100,7 +100,7 @@ def _checked(
 
 
 async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[list[str], list[str], list[str]]:
-    """Return what is wrong with the topics of all stages, which topics of sources are missing, and what to know.
+    """Return what is wrong with the topics of all stages, the missing topics of sources, and notes.
 
     Raises TopicsError if the brokers cannot be asked.
     """

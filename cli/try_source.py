@@ -1,4 +1,4 @@
-"""``trueup streams try``: what a few records of a source become, or why they become nothing."""
+"""``trueup streams try``: show what a few records of a source become, or why they are not used."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ from streams.sources.schemas import Schemas
 
 #: Longest wait for the records of a topic, s.
 SECONDS = 30.0
-#: How a record is called that the mapping says to pass over.
+#: The word for a record that the mapping passes over.
 PASSED = "passed over"
 #: A text that is no time, as `streams.sources.transforms.times` says it.
 _TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is no time """)
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Tried(NamedTuple):
-    """What a record becomes, or why it becomes nothing; ``strange`` is what is to be looked at in its time."""
+    """What a record becomes, or why it is not used; ``strange``: what is odd about its time."""
 
     made: dict[str, object] | None
     said: str | None = None
@@ -159,7 +159,7 @@ class Trial:
         return Tried(orjson.loads(value or b""))
 
     def _meaning(self, reason: str, record: object, timestamp: int) -> str:
-        """Return what a reason means; of a time what is wrong with this one."""
+        """Return what a reason means; if it is a time, also what is wrong with this one."""
         ts = record.get("ts") if reason == "timestamp" and isinstance(record, dict) else None
         if ts is None:
             return REASONS[reason]
@@ -178,7 +178,7 @@ class Trial:
         )
 
     def said(self, topic: str, value: bytes | None) -> object:
-        """Return what a value of a topic says before it is mapped; None if it cannot be read."""
+        """Return the content of a topic's value before it is mapped; None if it cannot be read."""
         for source in self._sources(topic):
             mapping = self._mapping(source)
             if self._load(mapping, value, None, ()):
@@ -194,7 +194,7 @@ class Trial:
 
 
 def _format(refusal: Refusal) -> str:
-    """Return the remedy for a time that is text in a known format; empty for all else."""
+    """Return the remedy for a time that is a text in a known format; else an empty text."""
     text = _TEXT.match(refusal.why) if refusal.reason == "timestamp" else None
     fits = [f'format = "{each}"' for each in formats(literal_eval(text[1]))] if text else []
     return f"; set {' or '.join(fits)} for ts" if fits else ""

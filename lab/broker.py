@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 from lab.jvm import HOST, START_SECONDS, JavaServer, free_port
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[1]
-#: Whether this is a checkout, whose root has what an installed trueup has in `share/trueup` of its environment.
+#: Whether this is a checkout; and the root of data files: the checkout, or `share/trueup` of an installed trueup.
 IN_CHECKOUT: Final = (_CHECKOUT / "deploy" / "maven" / "jars").exists()
 SHARE: Final = _CHECKOUT if IN_CHECKOUT else Path(sys.prefix) / "share" / "trueup"
-#: What `_fetch` runs, beside bash, and what has it.
+#: Commands that `_fetch` runs beside bash, and the packages that have them.
 _PROGRAMS: Final = {"javac": "a JDK 17 or newer", "mvn": "Maven"}
 KAFKA: Final = SHARE / "deploy" / "kafka"
-#: Beside the jars: their classes as a JVM has read them, and the features of a new cluster, see `archive`.
+#: Files beside the jars: classes as a JVM has read them, and the features of a new cluster, see `archive`.
 CLASSES: Final = ".classes.jsa"
 FEATURES: Final = "bootstrap.checkpoint"
 
@@ -51,7 +51,8 @@ class Seat(NamedTuple):
 class Broker(JavaServer):
     """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    ``data_dir``: of records, settings and log, kept over restarts. `None`: a temporary directory that `stop` removes.
+    ``data_dir``: directory of records, settings and log, kept over restarts. `None`: a temporary one that `stop`
+    removes.
     ``port``: port for clients; `None`: any free one. It stays the same over restarts of this object.
     ``heap``: heap size of the JVM, in the JVM's notation.
     ``properties``: lines that override those of ``server.properties``, such as further listeners or an authorizer.
@@ -163,7 +164,7 @@ log.dirs={self.directory / "data"}
         self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
     def _format(self, settings: Path) -> None:
-        """Make the directory of a new cluster, by Kafka's tool if that has to make users, too."""
+        """Make the directory of a new cluster; by Kafka's tool only if users must be made, too."""
         data, known = self.directory / "data", jars(os.environ) / f".{FEATURES}"
         if not self._users and known.exists():  # what the tool would write, without a JVM
             data.mkdir(exist_ok=True)
@@ -187,17 +188,19 @@ log.dirs={self.directory / "data"}
 
 
 def archive() -> None:
-    """Keep what a broker makes of the jars first: another then starts in half the time. `make jars` does it.
+    """Keep what a broker derives from the jars at its start: the next start takes half the time.
 
-    It keeps the classes as a JVM has read them. A JVM of another build, or with other jars, leaves them aside. It also
-    keeps the features that Kafka's tool gives to a new cluster of this version.
+    `make jars` calls it.
+
+    It keeps the classes as a JVM has read them; another JVM, or one with other jars, ignores them. It also keeps the
+    features that Kafka's tool gives to a new cluster of this version.
     """
     lib = KAFKA / "lib"
     for name in (CLASSES, f".{FEATURES}"):
         (lib / name).unlink(missing_ok=True)
     with Broker(java=[f"-XX:ArchiveClassesAtExit={lib / CLASSES}"]) as broker:
         shutil.copyfile(broker.directory / "data" / FEATURES, lib / f".{FEATURES}")
-        broker.stop(START_SECONDS)  # it writes its classes now, which takes long on a busy machine
+        broker.stop(START_SECONDS)  # it writes its classes now, which is slow on a busy machine
 
 
 def jars(environment: Mapping[str, str]) -> Path:
@@ -233,7 +236,7 @@ def _held(directory: Path, remedy: str) -> Path:
 
 
 def _fetch(lock: Path, directory: Path) -> None:
-    """Fetch the jars of a lock by Maven; the directory is there only once all are."""
+    """Fetch the jars of a lock by Maven; the directory exists only once all are there."""
     if missing := [what for program, what in _PROGRAMS.items() if shutil.which(program) is None]:
         raise BrokerError(
             f"Apache Kafka is fetched with {' and '.join(missing)}, not found on the PATH: install it, or set "

@@ -1,4 +1,4 @@
-"""The demos: what a scenario is, and the report of the flights': figures, a picture, and where to look next."""
+"""The scenarios of the demo, and the report of the flights: figures, a picture, and where to look next."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from streams.metrics.segments import LARGE
 
 #: Side of the diagram, in units.
 SIDE: Final = 560.0
-#: Share of the highest scores whose recall is told.
+#: Share of the highest scores whose recall is given.
 VOLUME: Final = 0.02
 
 

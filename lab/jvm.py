@@ -1,4 +1,4 @@
-"""Servers in Java on this machine: which java runs them, on which port, and that none outlives who started it."""
+"""Servers in Java on this machine: finds java and a free port, and ends a server with the process that started it."""
 
 import ctypes
 import os
@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar, Final, Self
 
 HOST: Final = "127.0.0.1"
-START_SECONDS: Final = 180.0  # 9 at most on an idle machine with two cores; with a dozen busy processes more than 60
-STOP_SECONDS: Final = 15.0  # 1 on the same machine
+START_SECONDS: Final = 180.0  # an idle machine with two cores takes at most 9; with a dozen busy processes more than 60
+STOP_SECONDS: Final = 15.0  # the same idle machine takes 1
 
 
 def java() -> str | None:
@@ -38,7 +38,7 @@ class JavaServer:
     So call it from a thread that lives as long as the server is needed.
     """
 
-    #: What it is called in messages and in names of files, and what it raises where it cannot run.
+    #: Name of the server in messages and files, and the error that it raises if it cannot run.
     name: ClassVar[str]
     said: ClassVar[str]
     error: ClassVar[type[RuntimeError]]

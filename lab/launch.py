@@ -16,9 +16,9 @@ from streams.kafka.security import Access
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: 3 are normal; a busy machine with two cores has taken 15.
+#: Longest start, s: 3 are normal; a busy machine with two cores has taken 15.
 READY_SECONDS: Final = 60.0
-#: A stopping worker finishes its batch and commits; 2 are normal.
+#: Longest stop, s: a worker finishes its batch and commits; 2 are normal.
 STOP_SECONDS: Final = 60.0
 
 

@@ -1,4 +1,4 @@
-"""What the output topics of a run hold: an answer of each event, and its last label."""
+"""Reads the output topics of a run: the answer to each event, and its last label."""
 
 from dataclasses import dataclass, field
 
@@ -15,9 +15,9 @@ from streams.records.output_values import OutputValues
 class OutputRecords:
     """The content of ``calibrated`` and ``resolved``."""
 
-    #: What was served to each event.
+    #: The answer to each event.
     served: dict[str, float] = field(default_factory=dict)
-    #: The one that answered first.
+    #: Name of the calibrator that answered first.
     calibrator: str | None = None
     #: For each event raw and served forecast and the last label, from the ``resolved`` record of its last revision.
     resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)

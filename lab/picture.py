@@ -16,7 +16,7 @@ from streams.atomic_file import written
 
 #: Bins of a diagram of reliability, each with equally many events.
 BINS: Final = 20
-#: Room around pictures, where the title stands, and from one line below it to the next, in units.
+#: In units: room around pictures, height of the title, and distance of the lines below it.
 _MARGIN, _TITLE, _LINE = 16.0, 28.0, 19.0
 _STYLE: Final = """
 svg { background: var(--paper); }
@@ -39,7 +39,7 @@ def bins(p: Floats, y: Floats, count: int = BINS) -> list[dict[str, Any]]:
 
 
 def periods(ms: Floats, raw: Floats, served: Floats, y: Floats, count: int) -> list[Period]:
-    """Return so many spans of time, equally long, in which there are events; [n] each, ``ms`` ascending."""
+    """Cut the time into so many spans of equal length, and return those with events; [n] each, ``ms`` ascending."""
     edges = np.linspace(ms[0], ms[-1], count + 1)
     at = [*np.searchsorted(ms, edges[:-1]).tolist(), len(ms)]
     found = []

@@ -24,7 +24,7 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str,
     Raises KafkaError if the brokers refuse.
 
     ``key``: the field of a JSON line whose text is the record's key. A line without it gets no key.
-    ``partitions``: how many a topic gets that does not exist; None: it is not made.
+    ``partitions``: number of partitions of a topic that has to be made; None: no topic is made.
     """
     if partitions and await topics.partitions(settings, topic) is None:
         await topics.make(settings, [NewTopic(topic, partitions, 1)])

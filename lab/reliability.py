@@ -1,4 +1,4 @@
-"""Scores of forecasts by their definitions: what a demo holds the worker's figures against."""
+"""Scores of forecasts by their definitions; the demo compares the worker's figures with them."""
 
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ PATIENCE: Final = 10.0
 class ScrapedSamples:
     """The samples of one scrape.
 
-    ``text``: the body of ``/metrics``; of which application it is does not count.
+    ``text``: the body of ``/metrics``; the label of the application is ignored.
     """
 
     def __init__(self, text: str) -> None:
@@ -38,7 +38,7 @@ class ScrapedSamples:
         return self._samples.get((f"trueup_{name}", frozenset((labels or {}).items())), math.nan)
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of a metric over all its labels but those given, 0 if there are none."""
+        """Return the sum of a metric over all samples with the given labels; 0 if there are none."""
         return sum(
             value
             for (sample, of), value in self._samples.items()
@@ -47,9 +47,9 @@ class ScrapedSamples:
 
     @property
     def written(self) -> bool:
-        """Whether the scores have all events that were counted: scores are as of the last checkpoint.
+        """Whether the scores, which are as of the last checkpoint, hold all counted events.
 
-        Of a worker that has counted all events of its state.
+        It is valid for a worker that has counted all events of its state.
         """
         return self.total("scored_events_total") == self.total("resolved") + self.total("warm_up_events")
 
@@ -58,7 +58,7 @@ class ScrapedSamples:
         of = {"stream": stream, "kind": kind, **(labels or {})}
         if name != "ece":
             return self.value(name, of)
-        gaps: dict[str, float] = defaultdict(float)  # by tenths: what follows the point are bands of the lowest
+        gaps: dict[str, float] = defaultdict(float)  # tenths only: labels with a point are bands of the lowest tenth
         for sign, what in ((1.0, "forecasts"), (-1.0, "outcomes")):
             for (sample, at), value in self._samples.items():
                 if sample == f"trueup_resolved_bin_{what}" and of.items() <= at:
@@ -76,7 +76,7 @@ class ScrapedSamples:
         return self.value("resolved", {"stream": stream}) * (served - raw)
 
     def fates(self) -> dict[str, Any]:
-        """Return what became of the records applied so far, and how many events wait or have expired.
+        """Return what became of the records applied so far, and the numbers of events that wait or have expired.
 
         ``resolved`` outcomes have met their forecast, in either order; ``early`` ones still wait for it. The counters
         count a record once, when it comes. So an early outcome stays counted as early after its forecast has come. The

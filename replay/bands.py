@@ -1,4 +1,4 @@
-"""What people would have had to look at: the bands of a replay's forecasts, and thresholds that keep a volume."""
+"""Bands of a replay's forecasts: how many cases people would have had to review, and thresholds that keep a volume."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -17,7 +17,7 @@ from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.bands import Costs, by_day, by_segment, describe
 
-#: Days at the end of the history whose volume is kept, and those that are described one by one.
+#: Thresholds keep the volume of the last `WEEK` days. The last `QUARTER` days are described one by one.
 WEEK = 7
 QUARTER = 92
 
@@ -26,14 +26,14 @@ Placed = Sequence[NDArray[Any]]
 
 
 class BandQueue(NamedTuple):
-    """Forecasts: their bands, times, and of each kind of segment the number of their own one, -1 without; [n] each."""
+    """Bands and times of forecasts, and for each kind of segment the number of their segment, -1 without; [n] each."""
 
     bands: Placed
     ms: Integers
     segments: Sequence[Integers] = ()
 
     def at(self, chosen: Any) -> "BandQueue":  # noqa: ANN401 - an index
-        """Return some of them."""
+        """Return some of the forecasts."""
         return BandQueue([of[chosen] for of in self.bands], self.ms[chosen], [of[chosen] for of in self.segments])
 
 
@@ -48,19 +48,19 @@ def described(
     stands: Floats | None = None,
     thresholds: Thresholds | None = None,
 ) -> dict[str, Any]:
-    """Return what `streams.metrics.bands.of_rows` does of a stream, and some more.
+    """Return the description of `streams.metrics.bands.of_rows` for a stream, with more fields.
 
-    Of each kind ``day`` is the mean number of forecasts of a band on a day that has forecasts (UTC), ``most`` that of
-    its busiest day. Of each band but the lowest ``keeps`` is the calibrated probability at or above which as many
-    forecasts of the last `WEEK` days lie as had a raw forecast in the band or above; None where none had. Of equal
-    ones at it there may be more. ``days`` are the last `QUARTER`; a label counts on the day of its forecast.
+    For each kind, ``day`` is the mean number of forecasts of a band on a day (UTC) with forecasts, ``most`` that of the
+    busiest day. Each band but the lowest has ``keeps``, a calibrated probability. In the last `WEEK` days as many
+    forecasts were at or above it as had a raw forecast in the band or above; more if several equal it, None if no raw
+    forecast was so high. ``days`` are the last `QUARTER`; a label counts on the day of its forecast.
 
     ``bands, costs``: as the stream is configured.
     ``issued, p``: all forecasts, and what was served, [n].
     ``resolved, y``: those with a label, and their labels, [m].
     ``names``: the segments by their numbers.
     ``stands``: how many forecasts each label stands for, [m]; None: one.
-    ``thresholds``: those at the end, if they move.
+    ``thresholds``: where bands begin at the end, if thresholds move.
     """
     width = len(bands.names)
     labels = np.rint(UNIT * (np.ones(len(y)) if stands is None else stands))

@@ -32,7 +32,7 @@ _NORMAL = 1.959964
 
 
 def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
-    """Return how intervals of ``n`` forecasts in a row are made; None if there are too few.
+    """Return the length of blocks and the number of resamples for ``n`` forecasts; None if there are too few.
 
     ``n``: resolved forecasts.
     ``span_ms``: time they took, ms.
@@ -96,7 +96,7 @@ class Resampled:
         }
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> list[MetricDifference]:
-        """Return the differences of every metric of `COMPARED` for each pair of a name and what it is compared with."""
+        """Return the differences of every metric of `COMPARED` for each pair of names."""
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]

@@ -5,16 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-#: Numbers of a column held in memory, at most, between two calls of `Tape.spill`.
+#: Most numbers of a column in memory between two calls of `Tape.spill`.
 HELD: Final = 65_536
 
-#: The columns of a partition and their types, as `array` has them. Those of a contender have its number behind the
-#: name, those of segments the place of the segment, and losses a number of each.
+#: The columns of a partition and their types, as `array` has them. A contender's columns have its number behind the
+#: name; columns of segments have the segment's place, those of losses the loss's number.
 COLUMNS: Final = {
-    # Of all forecasts of probabilities, in the order in which they were answered: the stream's number, how many
-    # outcomes had been learnt, what a contender served and drew, and whether that was in its warm-up. The slots of
-    # segments are -1 where the stream has fewer; bands, of raw and of what was served, are -1 and the ends of intervals
-    # NaN where it has none.
+    # All forecasts of probabilities, in the order of answers: the stream's number, outcomes learnt by then, what a
+    # contender served and drew, and whether this was in its warm-up. Slots are -1 if the stream has fewer segments.
+    # Bands (of raw and served) are -1, and ends of intervals NaN, if the stream has none.
     "issued_ms": "q",
     "stream": "i",
     "version": "q",
@@ -27,35 +26,35 @@ COLUMNS: Final = {
     "band": "b",
     "low": "d",
     "high": "d",
-    # How many forecasts its label stands for, where its chance may be known.
+    # How many forecasts the label stands for, if a stream may have chances of labels.
     "stands": "d",
-    # Numbers of the forecasts whose outcome taught nothing, and its label, once more when that is revised; it is in no
-    # other column.
+    # Forecasts whose outcome taught nothing: number and label, once more after each revision. No other column has such
+    # labels.
     "untaught": "q",
     "untaught_y": "b",
-    # Of those resolved, in the order in which they were: the forecast's number, the label, how long it took, the
-    # largest event time of any resolved event up to then, and whether silence gave the label. That time never falls, so
-    # partitions can be merged by it. With segments also how many forecasts had been answered.
+    # Resolved forecasts, in the order of resolution: the forecast's number, the label, its delay, the largest event
+    # time of a resolved event so far, and whether silence gave the label. This event time never falls, so partitions
+    # can be merged by it. With segments also the number of forecasts answered by then.
     "index": "q",
     "y": "b",
     "delay_ms": "q",
     "time": "q",
     "implied": "b",
     "before": "q",
-    # Of revisions, in their order: the place of the event among those resolved, its label since, and the time of that.
+    # Revisions, in their order: the event's place among resolved ones, the new label, and its time.
     "revised": "q",
     "revised_y": "b",
     "revised_ms": "q",
-    # Of events of classes and numbers, once more when a label is revised: the stream's number, the event's number in
-    # the order of resolution, the time of that, what raw and a contender lose by each of
-    # `state.scoring.pair_scores.LOSSES`, NaN beyond them, and whether that answered in its warm-up.
+    # Events of classes and numbers, once more after each revision: the stream's number, the event's number in the order
+    # of resolution, the time of resolution, the losses of raw and of a contender (`state.scoring.pair_scores.LOSSES`,
+    # NaN beyond them), and whether the contender answered in its warm-up.
     "vector": "i",
     "vector_serial": "q",
     "vector_ms": "q",
     "was": "d",
     "loss": "d",
     "vector_warm": "b",
-    # Of outcomes whose forecast had expired: the stream's number, and how long they took.
+    # Outcomes whose forecast had expired: the stream's number, and their delay.
     "missed": "i",
     "missed_ms": "q",
 }

@@ -15,36 +15,36 @@ from state.scoring.warm_up import SAME
 
 Flags = NDArray[np.bool_]
 
-#: Metrics of classes and of numbers, by how many there are.
+#: Names of metrics, by their number: two for classes, one for numbers.
 METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 
 
 @dataclass(frozen=True)
 class ResolvedColumns:
-    """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition."""
+    """The columns of one group, all partitions together. Resolved forecasts are ordered by time, then partition."""
 
     streams: list[str]
-    #: Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
-    #: whether it was in its warm-up (`replay.result.Phase`).
+    #: All forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
+    #: whether the contender was in its warm-up (`replay.result.Phase`).
     issued_stream: NDArray[Any]
     issued_ms: NDArray[np.int64]
     issued_raw: Floats
     issued_p: list[Floats]
     issued_warm: list[Flags]
-    #: By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
+    #: By contender: share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
     issued_turned: list[float]
-    #: Of all forecasts, whether an outcome counts: not of those whose outcome taught nothing (`state.ledger.UNTAUGHT`).
+    #: All forecasts: whether an outcome counts. It does not if it taught nothing (`state.ledger.UNTAUGHT`).
     issued_counting: Flags
-    #: Of all forecasts, how many its label stands for, and the last label of those whose outcome taught nothing, NaN of
-    #: others; None where no chance is known.
+    #: All forecasts: how many the label stands for, and the last label if the outcome taught nothing, else NaN; None if
+    #: no chance is known.
     issued_stands: Floats | None
     issued_untaught: Floats
-    #: Of those resolved, as what follows up to ``partition``: their place among all forecasts.
+    #: Resolved forecasts, here and in the fields up to ``partition``: their place among all forecasts.
     at: Integers
-    #: Which of them are ranked with one another.
+    #: Which resolved forecasts are ranked with one another.
     moments: Moments
-    #: A ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was before. ``implied``:
-    #: silence gave the first one.
+    #: A ``draw`` is None if nothing was drawn. ``y`` is the last label after all revisions. ``implied``: silence gave
+    #: the first label.
     stream: NDArray[Any]
     raw: Floats
     p: list[Floats]
@@ -55,12 +55,12 @@ class ResolvedColumns:
     delay_ms: NDArray[np.int64]
     time: NDArray[np.int64]
     partition: NDArray[Any]
-    #: Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
+    #: Outcomes whose forecast had expired, by partition: the stream's number, and their delay.
     missed_stream: NDArray[Any]
     missed_ms: NDArray[np.int64]
-    #: Low and high ends of the intervals of all forecasts, by the first contender; none without.
+    #: Low and high ends of the intervals of all forecasts, by the first contender; empty without intervals.
     ends: list[Floats]
-    #: By contender the bands of all forecasts, none without.
+    #: By contender: the bands of all forecasts; empty without bands.
     bands: list[bands.Placed]
 
     @classmethod
@@ -96,11 +96,11 @@ class ResolvedColumns:
         untaught = np.full(len(raw), np.nan)
         untaught[places("untaught")] = column("untaught_y")
         stream, outcomes = numbers("stream"), column("version")
-        # Who leaves it nowhere is compared from the first outcome on.
+        # A contender that never leaves its warm-up is compared from the first outcome on.
         warming = [joined(lambda part, n=n: _warm(part, n)) for n in range(contenders)]  # type: ignore[misc]
         warm = [outcomes == 0 if each.all() else each for each in warming]
         settled = ~np.any(warm, axis=0)
-        # One map answers, at a time, what has one calibrator and the same segments.
+        # At any time one map answers all forecasts with the same calibrator and segments.
         calibrator = np.repeat(np.arange(len(parts)), sizes) * len(streams) + stream
         segment = _numbered(*(np.concatenate(slots) for slots in zip(*(part.slots for part in parts), strict=True)))
         kept = _numbered(calibrator, segment)[settled], outcomes[settled]
@@ -143,7 +143,7 @@ class ResolvedColumns:
 
     @property
     def settled(self) -> Flags:
-        """Which of the resolved forecasts are in nobody's warm-up, [m]."""
+        """Which resolved forecasts are outside the warm-up of every contender, [m]."""
         settled: Flags = ~np.any(self.warm, axis=0)
         return settled
 
@@ -155,7 +155,7 @@ class ResolvedColumns:
 
 
 def _numbered(*keys: NDArray[Any]) -> Integers:
-    """Return the number of each event's group, [n]: of one group are those that are equal in all keys, [n] each."""
+    """Number the groups of events that are equal in all keys, and return each event's number, [n]."""
     order = np.lexsort(keys)
     new = np.any([np.diff(key[order], prepend=key[order[:1]]) != 0 for key in keys], axis=0)
     found = np.empty(len(order), dtype=np.int64)
@@ -166,7 +166,7 @@ def _numbered(*keys: NDArray[Any]) -> Integers:
 def _warm(part: PartitionResult, contender: int) -> Flags:
     """Return which forecasts of a partition one contender answered in its warm-up, [n].
 
-    Of streams that it serves raw scores in all of the history these are all.
+    If it serves a stream raw scores throughout, these are all forecasts of the stream.
     """
     stream = part.column("stream")
     moved = np.abs(part.column(f"p{contender}") - part.column("raw")) > SAME
@@ -182,7 +182,7 @@ class Losses:
 
     #: When they were resolved, ms, [m].
     time: Integers
-    #: By contender what raw loses, at the levels of the contender, and what was served, [m, losses] each.
+    #: By contender: losses of raw, at the contender's levels, and of what was served, [m, losses] each.
     was: list[Floats]
     served: list[Floats]
     #: By contender whether it answered in its warm-up, [m].
@@ -195,14 +195,14 @@ class Losses:
 
     @property
     def settled(self) -> "Losses":
-        """Those after the warm-up of all contenders, but for one that never leaves it."""
+        """Events after the warm-up of all contenders; one that never leaves its warm-up is ignored."""
         left = ~np.any([each & ~each.all() for each in self.warm], axis=0)
         every = [[each[left] for each in columns] for columns in (self.was, self.served, self.warm)]
         return Losses(self.time[left], *every)
 
 
 def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
-    """Return the losses of each stream of classes or numbers, of the last label of each event."""
+    """Return the losses of each stream of classes or numbers, by the last label of each event."""
     found: dict[str, list[Losses]] = {}
     for part in parts:
         stream, serial, time = map(part.column, ("vector", "vector_serial", "vector_ms"))

@@ -23,7 +23,7 @@ class Scoreboard:
 
 @dataclass
 class Compared:
-    """What contenders are beside raw and beside one another; see `Result` for the lists."""
+    """Differences of contenders to raw and to one another; `Result` describes the lists."""
 
     differences: list[MetricDifference] = field(default_factory=list)
     warming: list[MetricDifference] = field(default_factory=list)
@@ -86,7 +86,7 @@ def _resampled(
     resamples: int,
     volume: float,
 ) -> tuple[Bootstrap, Resampled] | None:
-    """Resample some of the resolved forecasts; None where there are too few."""
+    """Resample some of the resolved forecasts; None if there are too few."""
     n = int(chosen.sum())
     time = columns.time[chosen]
     how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)

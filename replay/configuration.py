@@ -11,7 +11,7 @@ from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 
-#: Name of the plan that the environment gives, where nothing else is asked for.
+#: Name of the plan that the environment gives; it is replayed if nothing else is asked for.
 PRESENT = "present"
 
 
@@ -24,7 +24,7 @@ class Configuration:
 
     @property
     def reading(self) -> tuple[object, ...]:
-        """What of the plan decides how records are read and how long rows live.
+        """The part of the plan that decides how records are read and how long rows live.
 
         Configurations that agree in it share one decoding and one ledger.
         """
@@ -47,7 +47,7 @@ class Configuration:
         return {name for policy in self._of(stream) for name in policy.segments}
 
     def values(self, stream: str | None, name: str) -> list[object]:
-        """Return what a stream sets, if it does; None: what any of them sets."""
+        """Return the values that a stream sets; None: that any stream sets."""
         return [value for policy in self._of(stream) if (value := getattr(policy, name))]
 
     def _of(self, stream: str | None) -> list[Policy]:
@@ -80,7 +80,7 @@ def configurations(
     ``settings``: give the present plan, and the default calibrator of plans that name none.
     ``calibrators``: ``NAME`` or ``NAME:option=value,...``: each plan with it wherever one probability is forecast.
     ``files``: TOML files of streams, the plans; without any, the present plan is the only one.
-    ``challengers``: of each plan before all others, the plan, and each of its challengers in the place of its champion.
+    ``challengers``: of each plan, replay first the plan, then the plan with each challenger in place of its champion.
     """
     found: list[Configuration] = []
     for plan in [_of_file(path, settings) for path in files] or [Configuration(PRESENT, settings.policies)]:
@@ -106,13 +106,13 @@ def _of_file(path: Path, settings: Settings) -> Configuration:
 
 
 def promotions(policies: Policies, name: str = PRESENT) -> list[Configuration]:
-    """Return a plan as it is, and as it would be if a challenger were promoted wherever it is one.
+    """Return a plan, and for each challenger the plan with this challenger promoted wherever it runs.
 
     Raises SettingsError if there is no challenger.
     """
     specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
     if not specs:
-        raise SettingsError(f"--challengers: no stream of the {name} plan has any; `shadow` names them")
+        raise SettingsError(f"--challengers: no stream of the {name} plan has challengers; `shadow` names them")
     return [Configuration(name, policies), *(_promoted(policies, spec) for spec in specs)]
 
 

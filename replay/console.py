@@ -1,4 +1,4 @@
-"""Tables and lines in colour, in which no text steers the terminal, and a bar of how far something is."""
+"""Tables and lines in colour whose text cannot control the terminal, and a progress bar."""
 
 import sys
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from agents.terminal import plain, shown
 
 
 class Console(console.Console):
-    """rich's console on a standard stream; what it is given to print is spelled out, its own sequences are not.
+    """rich's console on a standard stream. Control characters in printed text are escaped; rich's own are not.
 
     ``stderr``: whether it writes to standard error.
     """
@@ -26,13 +26,13 @@ class Console(console.Console):
         return super().render_str(shown(text), **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:  # noqa: ANN401 - rich's
-        """Return what is written, piece by piece; text that no string was made of is spelled out, too."""
+        """Return the pieces to be written. Text that rich was not given as a string is escaped, too."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(shown(piece.text), piece.style)
 
 
 class Bar:
-    """A progress bar that goes when it is done. A context.
+    """A progress bar that vanishes at its end. A context.
 
     ``to``: where it is drawn; nothing is drawn unless it is a terminal.
     """
@@ -55,5 +55,5 @@ class Bar:
         self._progress.stop()
 
     def show(self, what: str, done: int, size: int) -> None:
-        """Show how much of what is done; without a size, that something goes on."""
+        """Show how much of ``what`` is done; without a size, only that it goes on."""
         self._progress.update(self._task, description=what, completed=done, total=size or None)

@@ -1,4 +1,4 @@
-"""What a replay leaves beside its figures: calibrated records, also on a topic, and a worker's rows."""
+"""What a replay writes beside its figures: calibrated records, also on a topic, and a worker's rows."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from streams.kafka.topics import TopicsError
 from streams.kafka.writer import append, writer
 from streams.records.output_json import encode_calibrated
 
-#: Rows of the file that are written at once.
+#: Rows that are written to the file at once.
 _ROWS: Final = 4096
 #: Header of every record: the name of the replay, `replay.result.Result.run`.
 HEADER = "trueup-replay"
@@ -29,8 +29,7 @@ HEADER = "trueup-replay"
 class PositionedRecord(NamedTuple):
     """A calibrated record, and where it stands among those of all partitions.
 
-    Partitions are merged by the tuple: of their next answers that of the earliest record goes first. A partition keeps
-    its own order.
+    Partitions are merged by this tuple: the answer to the earliest record goes first. A partition keeps its own order.
     """
 
     timestamp: int
@@ -44,13 +43,13 @@ class PositionedRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineOutput:
-    """What one partition left below ``directory``, as far as it was asked for: calibrated records, and rows."""
+    """Files of one partition below ``directory``, if asked for: calibrated records, and rows."""
 
     directory: Path
     fence: Fence
 
     def write_rows(self, changes: Changes) -> None:
-        """Write the rows of a checkpoint that has all there are."""
+        """Write all rows, as one checkpoint has them."""
         rows = sorted((key, row) for key, row in changes.rows.items() if row is not None)
         with (self.directory / "rows").open("wb") as file:
             for at in range(0, len(rows), _ROWS):
@@ -80,14 +79,14 @@ def write_answers(
     events: Sequence[Event],
     outputs: Iterable[Output],
 ) -> None:
-    """Write the calibrated records among the outputs of some records; ``events`` are what these were decoded to."""
+    """Write the calibrated records among the outputs of some records; ``events``: the decoded records."""
     made, dead = [], set()
     for output in outputs:
         if isinstance(output, Calibrated):
             made.append(output)
         elif isinstance(output, Rejected) and output.topic == FORECASTS and output.reason == "conflict":
             dead.add(output.offset)
-    # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
+    # Every usable forecast is answered once, in order. One that contradicts its event's first forecast is dead.
     answered = [
         record
         for record, event in zip(records, events, strict=True)
@@ -106,7 +105,7 @@ def write_answers(
 
 
 def check(settings: Settings, topic: str, partitions: int) -> None:
-    """Refuse a topic that must not be written, or cannot be, before anything is read.
+    """Before anything is read, refuse a topic that must not or cannot be written.
 
     Raises SettingsError if it is one of the live topics.
     Raises TopicsError if it does not exist or has too few partitions.
@@ -122,10 +121,9 @@ def check(settings: Settings, topic: str, partitions: int) -> None:
 
 
 def send(settings: Settings, topic: str, run: str, folded: Sequence[EngineOutput]) -> None:
-    """Produce the calibrated records of all partitions, each to the partition of what it answers; all acknowledged.
+    """Produce the calibrated records, each to its forecast's partition, and wait for all acknowledgements.
 
-    Raises TopicsError if the brokers refuse. Records sent before carry the header of the run, by which they can be
-    told.
+    Raises TopicsError if the brokers refuse. Records that were sent before have the header of this run.
     """
     try:
         asyncio.run(_send(settings, topic, run, folded))

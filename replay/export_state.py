@@ -1,7 +1,7 @@
 """The state of a replay as the beginning of a worker: rows and fence in the changelog, offsets in the group.
 
 A worker with this ``TRUEUP_APP_ID`` restores the rows and goes on where the old group had answered. The group must be
-new, so nothing that lives is touched.
+new, so no running group is touched.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from streams.kafka.topics import TopicsError
 
 
 def target(environment: Mapping[str, str], app_id: str) -> Settings:
-    """Return the settings of the worker that will go on."""
+    """Return the settings of the worker that will go on from this state."""
     return Settings.from_env({**environment, "TRUEUP_APP_ID": app_id})
 
 
@@ -92,16 +92,16 @@ async def _write(settings: Settings, source: TopicSource, group: FreshGroup, fol
 
 
 def next_commands(settings: Settings) -> list[str]:
-    """Return the commands that follow: the new group's stages, and before them `take` if its topics are another's."""
+    """Return the commands to run next: the new group's stages; before them `take`, if others own its topics."""
     foreign: list[str] = []
-    with suppress(KafkaError):  # who may not read the owners is told by the worker
+    with suppress(KafkaError):  # if the owners may not be read, the worker will say so
         foreign = asyncio.run(owners.problems(settings, None))
     of = f"TRUEUP_APP_ID={settings.app_id} trueup"
     return [*[f"{of} topics take"] * bool(foreign), f"{of} run"]
 
 
 def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
-    """Return the fence; a topic of which nothing was applied is fenced off where its range ended."""
+    """Return the fence. For a topic of which nothing was applied, it holds the end of the range."""
     fence = folded.fence
     for topic, spans in enumerate(source.spans):
         start, end = spans[partition]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: Whose figures these are: of raw forecasts, or of a contender's deterministic ``p``.
+#: What is scored: raw forecasts, or a contender's deterministic ``p``.
 Kind = Literal["raw", "calibrated"]
 
 
@@ -19,7 +19,7 @@ class Scorecard:
     #: The ``ece`` expected by chance if every forecast were the true probability. An ``ece`` near it cannot be told
     #: from perfect with ``n`` forecasts.
     ece_noise: float
-    #: The same with hat weights (`state.scoring.scores.Scores.smooth_ece`), so that no bin edge makes it jump.
+    #: The ``ece`` with hat weights (`state.scoring.scores.Scores.smooth_ece`), so that no bin edge makes it jump.
     ece_smooth: float
     #: Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
     certificate: float
@@ -97,7 +97,7 @@ class ScoredWindow:
     base_rate: float
     mean_raw: float
     mean_calibrated: float
-    #: Of the window; ``ece_noise`` is what chance alone gives the calibrated ones.
+    #: ECE of the window. ``ece_noise`` is what chance alone gives the calibrated forecasts.
     ece_raw: float
     ece_calibrated: float
     ece_noise: float
@@ -114,14 +114,14 @@ class ScoredWindow:
 class WorstWindow:
     """The window of `Scorecard.worst_window_ece`: windows do not overlap, and the last one counts only if full."""
 
-    #: Whose they were.
+    #: Stream of the window.
     stream: str
     #: Times at which its first and last forecast were resolved, ms since the epoch.
     start_ms: int
     end_ms: int
     #: Forecasts.
     n: int
-    #: Of the window; ``ece_noise`` is what chance alone gives one window, not the worst of many.
+    #: ECE of the window. ``ece_noise`` is what chance alone gives one window, not the worst of many.
     ece: float
     ece_noise: float
     #: Means of forecasts and of outcomes.
@@ -148,7 +148,7 @@ class Delays:
 
 @dataclass(frozen=True)
 class OutcomeAges:
-    """How long outcomes took, by label; those that silence gives are not among them."""
+    """How long reported outcomes took, by label."""
 
     #: 0 or 1.
     label: int
@@ -164,9 +164,10 @@ class OutcomeAges:
 class Late:
     """The delays of a stream's reported outcomes, compared with its ``ttl``."""
 
-    #: Those that came in time, and those whose forecast had expired: of the first 300,000 that expire on a partition.
+    #: Outcomes that came in time, and outcomes whose forecast had expired (of the first 300,000 that expire on a
+    #: partition).
     outcomes: int
-    #: Those whose forecast had expired. They were not learnt.
+    #: Outcomes whose forecast had expired. They were not learnt.
     missed: int
     #: Share of the outcomes that took longer than the ttl; NaN without any.
     share: float
@@ -189,8 +190,8 @@ class BandCoverage:
     resolved: int
     #: resolved / issued; NaN if none was issued.
     share: float
-    #: False if so few outcomes of the band are known that no metric describes it: less than half, of at least 50
-    #: forecasts. Calibration there rests on the forecasts that happened to get a label. Warn, and name the band.
+    #: False if the band has at least 50 forecasts, and less than half of them have an outcome. Then no metric describes
+    #: it: its calibration rests on the forecasts that happened to get a label. Warn, and name the band.
     identifiable: bool
 
 
@@ -205,7 +206,10 @@ class FeatureBias:
 
 @dataclass(frozen=True)
 class FunctionBias:
-    """Mean of f (p - y) along one test function f of the calibrator, a feature as a rule, and its bound."""
+    """Mean of f (p - y) along one test function f of the calibrator, and its bound.
+
+    Most test functions are features.
+    """
 
     function: str
     bias: float
@@ -214,7 +218,7 @@ class FunctionBias:
 
 @dataclass(frozen=True)
 class Fit:
-    """Intercept and slope of the outcomes on the log-odds of forecasts: 0 and 1 of calibrated ones; NaN where none."""
+    """Intercept and slope of outcomes on the log-odds of forecasts: 0 and 1 if calibrated; NaN without a fit."""
 
     intercept: float
     slope: float
@@ -222,7 +226,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Month:
-    """Forecasts of a calendar month, UTC, that have an outcome: means, and ``shift``, the PSI of raw against the first.
+    """Forecasts of a calendar month (UTC) that have an outcome: means, and ``shift``, the PSI of raw against month one.
 
     ``chance`` is half the 95 % interval of ``observed`` if what was served is right.
     """
@@ -240,16 +244,16 @@ class Month:
 class Cut:
     """The cut-off above which the highest forecasts of a volume lie."""
 
-    #: Their share, in (0, 1).
+    #: Share of the forecasts above the cut-off, in (0, 1).
     volume: float
-    #: The cut-offs, of the last quarter of the forecasts, as is all else.
+    #: The cut-offs. They and all figures below are of the last quarter of the forecasts.
     raw: float
     calibrated: float
-    #: The highest of the forecasts with an outcome, and the ones among them.
+    #: Forecasts above the cut-off that have an outcome, and the ones among them.
     n: int
     raw_hits: int
     calibrated_hits: int
-    #: All ones; those that are no hits are missed.
+    #: All ones; those below the cut-off are missed.
     ones: int
 
 
@@ -257,11 +261,11 @@ class Cut:
 class Review:
     """Figures of the forecasts after the warm-up for a review, see `replay.review`."""
 
-    #: By kind, bins of equal weight (`state.scoring.ranking.Ranking.bins`).
+    #: By kind: bins of equal weight (`state.scoring.ranking.Ranking.bins`).
     quantiles: Mapping[Kind, Sequence[Mapping[str, float]]]
-    #: See their classes.
+    #: Described at `Fit`, `Month` and `Cut`.
     fits: Mapping[Kind, Fit]
     months: Sequence[Month]
     cuts: Sequence[Cut]
-    #: Rounded raw scores, each with its served score at the end.
+    #: Rounded raw scores, each with the score served for it at the end.
     lookup: Sequence[tuple[float, float]]

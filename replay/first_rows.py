@@ -1,10 +1,10 @@
-"""The first rows of a group: how commands give them, so that workers go on from them and audits begin with them.
+"""The first rows of a group: commands write them, workers go on from them, and audits begin with them.
 
 The group must have no state. Until all partitions have their rows, each has a fence that no worker accepts (it stops
-with `CorruptFrame`): a command that dies on the way leaves nothing that could be taken for a state.
+with `CorruptFrame`). So a command that dies on the way leaves no state that a worker would use.
 
-The journal of the group does not lead to these rows. So the topic of configurations keeps a copy of them, with a record
-of what they were made of.
+The group's journal cannot derive these rows. So the topic of configurations keeps a copy, with a record of what they
+were made of.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from streams.kafka.writer import append, writer
 from streams.records.skips import PoisonError
 
 VERSION: Final = 3
-#: What the file is called that a snapshot is, and not a table or records.
+#: Name that stands for the file of a snapshot, not of a table or of records.
 SNAPSHOT: Final = "snapshot"
-#: What stands in a file's place where the rows are those of a group that was moved.
+#: Name that stands in the place of a file if the rows come from a group that was moved.
 GROUP: Final = "group"
 
 
@@ -43,11 +43,11 @@ GROUP: Final = "group"
 class Upstream:
     """Where an audit from the sources on begins in a partition of a group that was moved."""
 
-    #: Next offsets of forecasts and of outcomes: what stands before them was written for the group before.
+    #: Next offsets of forecasts and of outcomes. Earlier records were written for the group before.
     since: tuple[int, int]
-    #: Of each source partition that intake had read: topic, partition, next offset, and the topic's id.
+    #: Each source partition that intake had read: topic, partition, next offset, and the topic's id.
     sources: tuple[tuple[str, int, int, str], ...]
-    #: Rows of the router, which stand beside those of the worker.
+    #: Rows of the router, beside those of the worker.
     routes: int
 
     @classmethod
@@ -63,14 +63,14 @@ class Loaded:
 
     #: Name, size and digest of each file, or name and offsets of each topic.
     files: Mapping[str, Any]
-    #: When, ISO 8601; for people.
+    #: Time of writing, ISO 8601, for people.
     at: str
-    #: How many.
+    #: Number of rows.
     rows: int
-    #: Topics of calibrated and resolved records and of dead letters, and their next offsets then.
+    #: Topics of calibrated and resolved records and of dead letters, and their next offsets at that time.
     outputs: tuple[str, str, str]
     since: tuple[int, int, int]
-    #: Of a group that was moved and has intake and router.
+    #: Only for a group that was moved and has intake and router.
     upstream: Upstream | None = None
 
     def encode(self) -> bytes:
@@ -78,7 +78,7 @@ class Loaded:
         return orjson.dumps({"version": VERSION, **asdict(self)}, option=orjson.OPT_SORT_KEYS)
 
     def begins(self, outputs: Sequence[str]) -> tuple[int, int, int]:
-        """Return the offsets from which on the group has written its outputs: 0 in a topic that was none of them."""
+        """Return the offsets from which on the group wrote its outputs: 0 in a topic that the record does not name."""
         known = dict(zip(self.outputs, self.since, strict=True))
         first, second, third = (known.get(name, 0) for name in outputs)
         return first, second, third
@@ -88,7 +88,7 @@ class Loaded:
         """Read a record; raises ValueError, KeyError or TypeError if it is none."""
         made = orjson.loads(value)
         if made.pop("version") != VERSION:
-            raise ValueError("it is of another version")
+            raise ValueError("it has another version")
         first, second, third = made.pop("since")
         upstream = None if (said := made.pop("upstream")) is None else Upstream.of_json(said)
         return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third), upstream=upstream)
@@ -109,7 +109,7 @@ class Loaded:
 class FreshGroup:
     """A group that may be given its first rows."""
 
-    #: By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
+    #: By partition: next offsets of forecasts and of outcomes that the group has not answered; 0 in a new group.
     next: Sequence[tuple[int, int]]
     #: By partition, `Loaded.since`.
     since: Sequence[tuple[int, int, int]]
@@ -142,14 +142,14 @@ async def _opened(settings: Settings) -> FreshGroup:
             f"there is no topic {lacking[0]}: 'trueup topics create' makes it with TRUEUP_APP_ID={settings.app_id}"
         )
     if len({*counts.values()}) > 1:
-        raise TopicsError(f"the topics do not have equally many partitions: {counts}")
+        raise TopicsError(f"the topics have different numbers of partitions: {counts}")
     count = counts[settings.forecasts] or 0
     outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
         inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
         found = await offsets.reached(consumer, settings.app_id, [*chain(*inputs)])
-    await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
+    await _require_stopped(settings)  # after the first request about the group, which makes brokers look it up
     if await _has_state(settings):
         raise TopicsError(
             f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
@@ -175,7 +175,7 @@ async def _require_stopped(settings: Settings) -> None:
 
 
 async def _has_state(settings: Settings) -> bool:
-    """Whether the changelog has rows of a state, or the journal entries: audits follow it from its first one."""
+    """Whether the changelog has rows of a state, or the journal has entries, which an audit would follow."""
     async for topic, records in batches(settings, [settings.changelog, settings.journal]):
         keys = [record.key for record in records if record.key is not None]
         if topic == settings.journal or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
@@ -185,7 +185,7 @@ async def _has_state(settings: Settings) -> bool:
 
 @dataclass
 class Beginning:
-    """What a command writes of the first rows of a group."""
+    """Writes the first rows of a group, for a command."""
 
     settings: Settings
     group: FreshGroup
@@ -200,9 +200,9 @@ class Beginning:
     async def give(
         self, rows: Callable[[], Iterable[tuple[bytes, bytes]]], fence: Fence, more: Iterable[tuple[bytes, bytes]] = ()
     ) -> int:
-        """Write the rows of the next partition, but for its fence, and for audits all of them; return how many.
+        """Write the rows of the next partition except its fence, and all of them for audits; return how many.
 
-        ``rows``: returns them. A fence among them is left out.
+        ``rows``: returns the rows. A fence among them is left out.
         ``more``: rows that audits do not begin with.
         """
         own, partition = kinds.FENCE.key(), len(self.fences)
@@ -223,7 +223,7 @@ async def note(
     told: Loaded,
     routes: Iterable[tuple[bytes, bytes]] = (),
 ) -> None:
-    """Write what audits of a partition begin with.
+    """Write the copy of a partition's first rows, with which audits begin.
 
     ``rows, routes``: of the worker, its fence among them, and of the router.
     """
@@ -237,13 +237,13 @@ async def note(
 async def beginning(
     settings: Settings, group: FreshGroup, files: Mapping[str, Any], command: str, at: str = ""
 ) -> AsyncIterator[Beginning]:
-    """Claim all partitions of a changelog, let rows be given, and then give each partition its fence.
+    """Claim all partitions of a changelog, let the caller give rows, then write each partition's fence.
 
-    Raises TopicsError if there is a state: another run of the command, or a worker, has written it meanwhile; or if
-    workers run, or the brokers refuse. Then the changelog holds no state that a worker would accept.
+    Raises TopicsError if another run of the command, or a worker, has written a state meanwhile, if workers run, or if
+    the brokers refuse. Then the changelog holds no state of this command that a worker would accept.
 
     ``files``: what the rows are made of, see `Loaded`.
-    ``at``: when they were made; now if empty.
+    ``at``: when the rows were made; now if empty.
     """
     try:
         async with writer(settings) as producer:
@@ -271,7 +271,7 @@ async def beginning(
 async def open_group(settings: Settings, suffix: str = "") -> AsyncIterator[Any]:
     """Open a consumer that may read and commit the group's offsets and does not join it.
 
-    ``suffix`` is what stands behind the application id in the name of the group.
+    ``suffix``: end of the group's name, behind the application id.
     """
     consumer = AIOKafkaConsumer(
         group_id=settings.app_id + suffix,

@@ -1,4 +1,4 @@
-"""Whether the intervals of a replay's scores hold what happened."""
+"""Whether the intervals of a replay's scores cover what happened."""
 
 import math
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from state.arrays import Floats, Integers
 from state.segments import Segment
 
-#: Most segments that are described, those with most forecasts.
+#: At most so many segments are described, those with most forecasts.
 SEGMENTS: Final = 20
-#: Groups by the score, and by time, of as many forecasts each.
+#: Groups of equal size: so many by score, and so many by time.
 GROUPS: Final = 10
-#: What is averaged in each group of scores, in the order of the table.
+#: Columns that are averaged in each group of scores, in the order of the table.
 COLUMNS: Final = ("low", "p", "high", "observed")
 
 
 class Apart(NamedTuple):
-    """Segments, and by family the number of each forecast's own one, -1 without, [m]."""
+    """Segments, and by family the number of each forecast's segment, -1 without, [m]."""
 
     names: Sequence[Segment] = ()
     of: Sequence[Integers] = ()
@@ -34,9 +34,9 @@ def described(
 ) -> dict[str, Any]:
     """Return intervals and observed rates by tenths of the score, and the share of groups that agree.
 
-    ``level``: share of the intervals that shall hold the true risk, in (0, 1).
+    ``level``: share of intervals that should hold the true risk, in (0, 1).
     ``low, p, high``: intervals and scores, [m] each.
-    ``y, time``: labels, and what forecasts are put in order by, [m] each.
+    ``y, time``: labels, and times that order the forecasts, [m] each.
 
     Returns ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
     ``inside``: share of the groups by tenths of score and of time that are, None without forecasts. ``segments``:
@@ -67,7 +67,7 @@ def described(
 
 
 def _means(columns: Sequence[Floats]) -> dict[str, Any]:
-    """Return how many forecasts there are, and their means by `COLUMNS`."""
+    """Return the number of forecasts, and their means by `COLUMNS`."""
     return {"n": len(columns[0]), **{name: float(each.mean()) for name, each in zip(COLUMNS, columns, strict=True)}}
 
 

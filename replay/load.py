@@ -1,10 +1,10 @@
 """Loads the past, from a table or files, as the first state of a new group.
 
-The workers' engine folds the past (`replay.first_rows` writes its rows). Offsets of the past do not belong to the
-inputs. So the fence holds the offsets that the group has answered, none for a new group: workers answer every record
-that producers sent before or meanwhile.
+The workers' engine folds the past, and `replay.first_rows` writes its rows. Offsets of the past are not offsets of the
+inputs. So the fence holds the offsets that the group has answered, none for a new group. Workers then answer every
+record that producers sent before or meanwhile.
 
-Labels that pass intake and router know only their event. So each event that may still get a label gets a route, as
+A label that passes intake and router names only its event. So each event that may still get a label gets a route, as
 intake writes it (`state.routes.Route`).
 """
 
@@ -47,8 +47,8 @@ def load(
     Raises TableError if more than half of the records of a topic cannot be used, or the past ends in the future.
     Raises TopicsError as `first_rows.beginning`.
 
-    ``source``: with as many partitions as the group.
-    ``settings, group``: of the workers, and as `first_rows.opened` found it.
+    ``source``: the past, with as many partitions as the group.
+    ``settings, group``: settings of the workers, and the group from `first_rows.opened`.
     ``processes``: at most so many.
     """
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
@@ -91,8 +91,8 @@ def _require_usable(done: Sequence[Done]) -> tuple[str, int]:
     if last > time.time() * 1000:
         at = datetime.fromtimestamp(last / 1000, UTC)
         raise TableError(
-            f"the last record is of {at:%Y-%m-%d %H:%M}, which is still to come: live records would stand behind it; "
-            "nothing was loaded"
+            f"the last record is of {at:%Y-%m-%d %H:%M}, which is in the future: live records would be "
+            "older than it; nothing was loaded"
         )
     told = [f"{n:,} {label} ({reason})" for label, reasons in lost.items() for reason, n in sorted(reasons.items())]
     return (f"; {', '.join(told)} could not be used" if told else ""), last

@@ -13,13 +13,13 @@ from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.two_bin import two_bin_of
 
-#: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
+#: A band cannot be judged if it has at least so many forecasts, and less than this share of them have outcomes.
 FEWEST, SHARE = 50, 0.5
 
 #: The volume of `Scorecard.recall` unless another is asked for.
 VOLUME = 0.02
 
-#: Share of records out of the order of time that is worth a warning.
+#: From this share of records out of time order on, a warning is given.
 UNSORTED = 0.01
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
@@ -34,7 +34,7 @@ _EDGES = (
 
 
 def bins_of(p: Floats) -> Integers:
-    """Return the bin of each forecast, [n]: as `Scores` has it, .1 and above by the tenth, 1.0 in the last."""
+    """Return the bin of each forecast, [n], as `Scores` has it: tenths, 1.0 in the last."""
     return np.where(p < 1.0 / BINS, 0, np.minimum((p * BINS).astype(np.int64), BINS - 1))
 
 
@@ -98,8 +98,8 @@ def scorecard(
 ) -> Scorecard:
     """Score forecasts against outcomes in {0, 1}, [n] each.
 
-    ``volume``: of `Scorecard.recall`.
-    ``moments``: within which forecasts are ranked; None: all within one.
+    ``volume``: the volume of `Scorecard.recall`.
+    ``moments``: windows within which forecasts are ranked; None: one window.
     """
     n = len(p)
     sums = BinSums.of(p, y)
@@ -165,7 +165,7 @@ def ages(took: Integers, y: Floats) -> list[OutcomeAges]:
 
 
 def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
-    """Return how outcomes compare with the ttl: their delays, ms, [n], and those of expired forecasts, [m]."""
+    """Compare delays of outcomes, ms, [n], and those of expired forecasts, [m], with the ttl."""
     every = np.concatenate((took, missed))
     if not len(every):
         return Late(0, 0, float("nan"), None, None, expired)
@@ -174,7 +174,7 @@ def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
 
 
 def coverage(issued: Floats, resolved: Floats) -> list[BandCoverage]:
-    """Return the label coverage by band of the raw score; scores of all forecasts, [n], and of those resolved, [m]."""
+    """Return the label coverage by band, from raw scores of all forecasts, [n], and of resolved ones, [m]."""
     every = np.bincount(bins_of(issued), minlength=BINS)
     known = np.bincount(bins_of(resolved), minlength=BINS)
     found = []

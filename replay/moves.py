@@ -1,4 +1,4 @@
-"""The division of a group's keys among another number of partitions: what `trueup state rescale` divides rows by."""
+"""Divides a group's keys among another number of partitions, for `trueup state rescale`."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from streams.kafka.partitioner import partition
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
 
-#: What the inputs of a worker are keyed by.
+#: What the keys of a worker's inputs may be.
 EVENT, STREAM = KEYS = ("event", "stream")
 
 
@@ -24,19 +24,19 @@ def plan(
     grown: bool,
     routed: Sequence[Mapping[bytes, bytes]],
 ) -> Plan:
-    """Return the division of keys when the records of some partitions go to others.
+    """Return the division of keys among the new partitions.
 
-    ``by``: what the inputs are keyed by, one of `KEYS`.
+    ``by``: what the inputs' keys are, one of `KEYS`.
     ``before``: the number of old partitions.
     ``following``: next offsets of both inputs, by new partition.
-    ``shards``: returns the number of keys that a stream is divided into.
-    ``grown``: whether an input is the same topic as before, and may have grown while it was read.
+    ``shards``: returns the number of keys of a stream.
+    ``grown``: whether an input is the same topic as before, and may have got more partitions.
     ``routed``: the rows of the router's old partitions; empty without a router.
     """
     width = len(following)
 
     def right(key: str, old: int) -> bool:
-        """Whether a key's records are in this old partition, also if an input has grown while it was read."""
+        """Whether a key's records are in this old partition; also if an input has got more partitions."""
         name = key.encode()
         return partition(name, before) == old or (grown and partition(name, width) == old)
 
@@ -83,7 +83,7 @@ def _stream_key(
     key = target(stream, event_id, shards(stream))
     if right(key, old) or not routed:
         return key
-    # The number of shards has changed since: the router knows where its forecast went.
+    # If the number of shards has changed since, the router still knows where the forecast went.
     row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT.key(event_id))
     known = routes.EVENT.decode(row).routes if row is not None else []
     return next((each.target for each in known if each.stream == stream), key)
@@ -93,6 +93,6 @@ def _stream_key(
 
 
 def is_of_engine(key: bytes) -> bool:
-    """Whether a row is one that engines read."""
+    """Whether engines read this row."""
     kind = KINDS.get(key[:1])
     return kind is None or kind.moves != Kept.OUTSIDE

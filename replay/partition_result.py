@@ -20,9 +20,9 @@ from state.segments import Dictionary
 from streams.metrics.functions import Part
 from streams.metrics.versions import Held
 
-#: Stands for the slot of a segment where all events are meant.
+#: In the place of a slot: all events, not one segment.
 WHOLE: Final = -1
-#: Losses of an event of classes; one of a number has fewer.
+#: Losses of an event of classes; an event of a number has fewer.
 LOSSES: Final = 2
 _TYPES: Final[dict[str, Any]] = {"d": np.float64, "q": np.int64, "i": np.int32, "b": np.int8}
 
@@ -30,14 +30,14 @@ _TYPES: Final[dict[str, Any]] = {"d": np.float64, "q": np.int64, "i": np.int32, 
 class Look(NamedTuple):
     """A calibrator's error and bound at one moment."""
 
-    #: When the outcome before it was resolved, ms; see `PartitionResult`.
+    #: Time at which the outcome before it was resolved, ms.
     time: int
     stream: str
-    #: Its number.
+    #: Number of the calibrator.
     contender: int
     #: Outcomes learnt.
     learnt: int
-    #: As `state.calibrators.base.Recalibrator` gives them.
+    #: Error and bound, see `state.calibrators.base.Recalibrator`.
     error: float | None
     bound: float | None
 
@@ -46,15 +46,15 @@ class Look(NamedTuple):
 class PartitionResult:
     """The result of replaying one partition. Data of single records is in `replay.column_file.COLUMNS`."""
 
-    #: Of the columns.
+    #: Directory of the columns.
     directory: Path
-    #: Names, by their number in columns.
+    #: Names of streams, by their number in columns.
     streams: list[str] = field(default_factory=list)
-    #: By `state.fence.FATES`.
+    #: Counts of records, by `state.fence.FATES`.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     #: Forecasts of probabilities that expired, by stream.
     expired: dict[str, int] = field(default_factory=dict)
-    #: Applied.
+    #: Records applied.
     records: int = 0
     #: Events whose outcome taught nothing (`state.ledger.UNTAUGHT`).
     untaught: int = 0
@@ -62,29 +62,30 @@ class PartitionResult:
     immature: int = 0
     #: Dead letters, by topic and reason.
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
-    #: In time order, a last one of each calibrator at the end.
+    #: In time order; at the end a last look at each calibrator.
     looks: list[Look] = field(default_factory=list)
-    #: By stream: what the slots of its segments stand for.
+    #: By stream: names of the slots of its segments.
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
     #: By stream and contender: where bands that keep a volume begin at the end.
     thresholds: dict[tuple[str, int], Thresholds] = field(default_factory=dict)
-    #: By stream and contender; of streams with features.
+    #: Bias by stream and contender, for streams with features.
     biases: dict[tuple[str, int], Bias] = field(default_factory=dict)
-    #: Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.
+    #: By stream and contender: outcomes learnt, and the biases that the calibrator bounds; only calibrators that bound
+    #: any.
     functions: dict[tuple[str, int], Part] = field(default_factory=dict)
     #: Scores of streams of classes and numbers, by stream and contender.
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
     #: By stream and slot of a segment: forecasts with an outcome, the sum of their ages when it came, ms, and forecasts
     #: that expired without one.
     labelled: dict[str, dict[int, list[int]]] = field(default_factory=dict)
-    #: Scores of classes and numbers by stream, contender and slot; ``labelled`` has what they do not count.
+    #: Scores of classes and numbers by stream, contender and slot. ``labelled`` has their other counts.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
-    #: The same events by slot and the month, UTC, of their forecast.
+    #: The same scores by slot and month (UTC) of the forecast.
     months: dict[tuple[str, int], dict[tuple[int, str], PairScores]] = field(default_factory=dict)
-    #: By stream: the versions of its model, as bytes, and what is held of each by the calibrator that served.
+    #: By stream: the row of its model's versions, as bytes, and the state that served each version.
     versions: dict[str, tuple[bytes, dict[str, Held]]] = field(default_factory=dict)
 
-    #: Weighted sums, by stream and contender, then by slot of a segment; `WHOLE` of all.
+    #: Weighted sums by stream and contender, then by slot of a segment; `WHOLE`: all events.
     weighted: dict[tuple[str, int], dict[int, Weighted]] = field(default_factory=dict)
 
     def column(self, name: str) -> NDArray[Any]:
@@ -108,6 +109,6 @@ class PartitionResult:
     def labels(self) -> Floats:
         """The last label of each resolved forecast of a probability."""
         labels = self.column("y").astype(np.float64)
-        # Of several revisions of one event the last one stays.
+        # The last of several revisions of an event counts.
         labels[self.column("revised")] = self.column("revised_y")
         return labels

@@ -1,8 +1,7 @@
-"""A replay's player: the workers' engine on the events of one partition, for several configurations side by side.
+"""The player of a replay: applies events of one partition by the workers' engine, to several configurations.
 
-Nothing is stored. The first configuration serves, and the others challenge it, so that all share one ledger. In the
-place of what workers count, or beside it, an observer writes down what was answered and what happened; `replay.score`
-reads that.
+Nothing is stored. The first configuration serves, and the others challenge it, so that all share one ledger. Instead of
+the workers' counts, or beside them, an observer writes down answers and outcomes. `replay.score` reads them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +35,7 @@ from streams.sources.direct import Direct
 
 
 class _Beside:
-    """The observer of a replay that makes rows, too: what it writes down, and what workers count."""
+    """The observer of a replay that also makes rows: it tapes events, and counts as workers do."""
 
     counting: Counting
 
@@ -72,12 +71,12 @@ class _Beside:
 class Player:
     """Plays events of one partition to several configurations that agree in `Configuration.reading`.
 
-    They agree in when labels are learnt, too, so an event has one label at a time for all.
+    They learn labels at the same times, so at any time an event has one label for all.
 
     ``configurations``: at least one.
-    ``directory``: where the tape is kept.
+    ``directory``: of the tape.
     ``rejected``: called with each dead letter; None: they are only counted.
-    ``rows``: whether `rows` is asked for at the end; then there is one configuration, with challengers of its own.
+    ``rows``: whether `rows` will be called at the end. Then there is one configuration, which may have challengers.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Player:
         self.played.fates = self.partition.fence.fates
 
     def play(self, events: Iterable[Event]) -> list[Output]:
-        """Apply events in order, each topic's in the order of its offsets and none twice; return what answers them."""
+        """Apply events, each topic's in order of offsets, none twice; return the outputs."""
         partition, dead = self.partition, self.played.dead
         partition.begin()
         outputs = partition.apply(events)
@@ -118,17 +117,17 @@ class Player:
         return outputs
 
     def run_on(self, now: int) -> None:
-        """Let stream time run on to a moment, ms, without a record, and all forecasts mature that are due then."""
+        """Let stream time go on to a time, ms, without a record. All forecasts that are due mature."""
         self.partition.begin()
         self.partition.tick(now, len(self.partition.rows))
         self._tape.spill()
 
     def rows(self) -> Changes:
-        """Return all rows that a worker would have now; nothing can be played after that."""
+        """Return all rows that a worker would have now. Nothing can be played afterwards."""
         return self.partition.checkpoint()
 
     def end(self) -> PartitionResult:
-        """Look at every calibrator a last time, write the tape, and return what was played."""
+        """Look at every calibrator a last time, write the tape, and return the result."""
         partition, played = self.partition, self.played
         self._taping.end()
         played.records = partition.fence.applied
@@ -144,18 +143,18 @@ class PartitionReplay:
     #: Where the records are.
     source: ReplaySource
     partition: int
-    #: Configurations, together where they agree in `Configuration.reading`.
+    #: Groups of configurations that agree in `Configuration.reading`.
     groups: Sequence[Sequence[Configuration]]
-    #: What a record may be.
+    #: Limits on records.
     limits: Limits
-    #: The sources whose records are mapped; None for none.
+    #: The sources whose records are mapped; None: no records are mapped.
     direct: Direct | None
-    #: For everything this part writes.
+    #: Directory of everything that this part writes.
     directory: Path
-    #: Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
+    #: Whether the dead letters of the first group are written, to ``dead.jsonl`` there.
     letters: bool = False
-    #: Whether calibrated records are written, and a worker's rows; of both there is one configuration.
-    #: Time does not run on beyond the last record where rows are wanted: more records will come.
+    #: Whether calibrated records, and a worker's rows, are written. Then there is one configuration. If rows are
+    #: wanted, time stops at the last record: more records will come.
     answers: bool = False
     rows: bool = False
 
@@ -167,7 +166,7 @@ def parts(
     directory: Path,
     **wanted: Any,  # noqa: ANN401 - as `PartitionReplay` has them
 ) -> list[PartitionReplay]:
-    """Return the parts of a source, which write below a directory; ``wanted``: more of `PartitionReplay`."""
+    """Return the parts of a source; they write below a directory. ``wanted``: further fields of `PartitionReplay`."""
     direct = settings.direct if source.mapped else None
     return [
         PartitionReplay(source, n, groups, settings.limits, direct, directory / str(n), **wanted)
@@ -177,24 +176,24 @@ def parts(
 
 @dataclass
 class Done:
-    """What a part gave."""
+    """The result of one part."""
 
-    #: Of each group.
+    #: One result for each group.
     played: list[PartitionResult]
-    #: What the engine left, as far as `PartitionReplay` asks for it.
+    #: Files that `PartitionReplay` asks for.
     folded: EngineOutput
     #: Smallest and largest timestamp of a record; None without records.
     start_ms: int | None
     end_ms: int | None
-    #: Records of each topic, and those whose time is before that of an earlier one.
+    #: By topic: records, and records whose time is before that of an earlier one.
     read: tuple[int, int]
     out_of_order: tuple[int, int]
 
 
 def play(parts: Sequence[PartitionReplay], processes: int, show: Callable[[int], None]) -> list[Done]:
-    """Play parts, at least one, and return what they gave, in their order, whatever the number of processes.
+    """Play at least one part, and return the results in the order of the parts.
 
-    ``show``: called now and then with how much was read so far, in the unit of `Source.size`.
+    ``show``: called now and then with the amount read so far, in units of `Source.size`.
     """
     with Processes(min(processes, len(parts)), show) as running:
         return running.all([partial(run, part) for part in parts])
@@ -248,7 +247,7 @@ def decoded(decoder: Decoder, records: Sequence[SourceRecord]) -> list[Event]:
 
 
 class _Order:
-    """The time span of the records, and how many records of each topic come after a later one."""
+    """Time span of the records, and the number of records of each topic that come after a later one."""
 
     def __init__(self) -> None:
         #: Smallest and largest timestamp of each topic, as far as is known.

@@ -13,29 +13,29 @@ from typing import Any, Final, Self, TypeVar
 from agents import compiled
 
 T = TypeVar("T")
-#: Records that one process derives in about the second that others take to start.
+#: One process derives so many records in about a second, the time that others take to start.
 FEW: Final = 10_000
-#: Seconds between two looks at how far the processes are.
+#: Seconds between two looks at the progress of the processes.
 LOOK_SECONDS = 0.1
-#: So many new objects the garbage collector looks through at once, and through older ones after so many times. Rows and
+#: Thresholds of the garbage collector: new objects before it looks, and looks before it turns to older ones. Rows and
 #: tickets are many and hold no cycles: with Python's own thresholds it takes a third to a half of the time.
 _COLLECTED: Final = (100_000, 50, 20)
 
 #: Signals that ask for an end.
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-#: What `report` calls in this process, while it runs jobs.
+#: The function that `report` calls in this process while it runs jobs.
 _told: list[Callable[[int], None]] = []
 
 
 class StoppedError(RuntimeError):
-    """The jobs were stopped; what was done so far is of no use."""
+    """The jobs were stopped. Their results are incomplete."""
 
 
 class Processes:
-    """Runs jobs in processes of their own. A context; interrupted, it ends them when they `report`.
+    """Runs jobs in other processes. A context. If it is interrupted, jobs end when they next `report`.
 
     ``processes``: at most so many; with 1 nothing is started.
-    ``show``: called now and then with how much is done so far, as jobs report it.
+    ``show``: called now and then with the progress that jobs report.
     """
 
     def __init__(self, processes: int, show: Callable[[int], None]) -> None:
@@ -50,7 +50,7 @@ class Processes:
         if self._processes > 1:
             self._interrupted = self._stack.enter_context(_noted())
             self._stack.enter_context(compiled.handed_on())
-            # Not forked: a copy of a process that has threads and open connections is not safe to go on with.
+            # Not forked: a copy of a process with threads and open connections is unsafe.
             context = get_context("spawn")
             self._counter, stop = context.Value("q"), context.Event()
             given = self._counter, stop, os.getpid()
@@ -60,13 +60,13 @@ class Processes:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End; raise KeyboardInterrupt if a signal came behind the last jobs."""
+        """End; raise KeyboardInterrupt if a signal came after the last jobs."""
         self._stack.close()
         if self._interrupted and kind is None:
             raise KeyboardInterrupt
 
     def all(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Return what jobs return, in their order, whatever the number of processes."""
+        """Return the results of jobs, in the order of the jobs."""
         if self._processes <= 1:
             _told[:] = [self._add]
             try:
@@ -91,14 +91,14 @@ class Processes:
 
 
 def report(more: int) -> None:
-    """Tell, in a job, that so much more is done; raises StoppedError if the job is to end."""
+    """Report progress from within a job; raises StoppedError if the job should end."""
     for each in _told:
         each(more)
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Let the garbage collector look at what is new in large portions, and seldom at the rest."""
+    """Let the garbage collector run seldom: on large portions of new objects, and rarely on old ones."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTED)
     try:
@@ -108,18 +108,18 @@ def seldom_collected() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Return how many processes can run at once."""
+    """Return the number of processes that can run at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def enough(records: int) -> int:
-    """Return how many processes an audit of so many records needs."""
+    """Return the number of processes for an audit of so many records."""
     return 1 if records <= FEW else cores()
 
 
 @contextmanager
 def _noted() -> Iterator[list[int]]:
-    """Note the signals that ask for an end instead of raising in the midst of a pool's own bookkeeping."""
+    """Note signals that ask for an end, and raise later: an exception now could break the pool's bookkeeping."""
     seen: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield seen  # signals go to the main thread
@@ -135,7 +135,7 @@ def _noted() -> Iterator[list[int]]:
 def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - multiprocessing's
     gc.set_threshold(*_COLLECTED)
     for each in _ENDS:
-        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what to do
+        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent tells its children to end
 
     def add(more: int) -> None:
         if stop.is_set() or os.getppid() != parent:

@@ -6,21 +6,23 @@ import numpy as np
 
 from state.arrays import Floats, Integers
 
-#: Forecasts of a window. With fewer, the highest .5 % are less than one; with more, their maps differ more.
+#: Forecasts of a window. With fewer, the highest .5 % are less than one forecast. With more, the maps within a window
+#: differ more.
 WINDOW: Final = 200
-#: From this many neighbours answered by one map on, only those are compared.
+#: If one map answered at least so many neighbours, only those are compared with one another.
 NEIGHBOURS: Final = 100
-#: A pair that a map shrinks to this share counts as equal: in a bin of 1,000 outcomes a histogram leaves .003.
+#: A pair counts as equal if a map shrinks its distance to this share. In a bin of 1,000 outcomes a histogram leaves
+#: .003.
 FLAT: Final = 0.01
-#: Scores that differ by less count as equal: rounding alone does that near 0 and 1.
+#: Scores that differ by less count as equal: near 0 and 1 rounding alone makes such differences.
 NEAR: Final = 1e-9
 
 
 class Ranks(NamedTuple):
     """The ranking of forecasts of one kind within windows, for those with an outcome."""
 
-    #: Share of pairs of a one and a zero of a window in which the one has the larger forecast, ties count half; NaN
-    #: without pairs.
+    #: Of all pairs of a one and a zero in a window, the share in which the one has the larger forecast. Ties count
+    #: half; NaN without pairs.
     auc: float
     #: Largest distance between the distribution functions of zeros and ones over their positions in windows.
     ks: float
@@ -35,9 +37,9 @@ class Ranks(NamedTuple):
 class Moments(NamedTuple):
     """The windows within which forecasts are ranked."""
 
-    #: Number of the window of each, [n], see `windows`.
+    #: Number of each forecast's window, [n], see `windows`.
     window: Integers
-    #: Number of its group of equal raw forecasts of one window, [n], see `evened`.
+    #: Number of each forecast's group of equal raw forecasts in its window, [n], see `evened`.
     alike: Integers
 
     def at(self, chosen: Any) -> "Moments":  # noqa: ANN401 - an index
@@ -66,8 +68,8 @@ def windows(place: Integers, issued: Integers) -> Integers:
 def evened(p: Floats, alike: Integers) -> Floats:
     """Return the mean forecast of each event's group, [n].
 
-    One map serves equal raw forecasts alike. They differ only by the time of the answer: a map that learns is higher
-    after each positive outcome, which came too late to help.
+    One map serves equal raw forecasts alike at one time. As it learns, it is higher after each positive outcome, which
+    came too late to help. That difference must not count as ranking.
 
     ``p``: forecasts, [n].
     ``alike``: number of the group of equal raw forecasts of a window, [n].
@@ -82,12 +84,12 @@ def evened(p: Floats, alike: Integers) -> Floats:
 def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
     """Return the share of neighbours answered by one map whose order it changed; NaN without any.
 
-    A pair counts also if the map shrinks its distance in log-odds to `FLAT` of it or less, as any outcome may turn it.
-    With very prompt labels, each forecast has a map of its own, and one outcome may come between neighbours. It may
-    turn close pairs, so only pairs further apart than the median are counted then.
+    A pair counts also if the map shrinks its distance in log-odds to `FLAT` or less: any outcome may then turn it. With
+    very prompt labels each forecast has its own map: an outcome between two neighbours may turn a close pair. Then only
+    pairs that are further apart than the median count.
 
     ``raw, p``: raw and served forecasts, in the order of answers, [n].
-    ``place``: number of the calibrator that answered and the segments of the forecast, [n].
+    ``place``: number for the calibrator that answered together with the forecast's segments, [n].
     ``learnt``: outcomes that the calibrator had learnt, [n].
     """
     order = np.argsort(place, kind="stable")
@@ -110,7 +112,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | N
 
     ``p, y``: forecasts, and outcomes in {0, 1}, [n] each.
     ``volumes``: in (0, 1].
-    ``window``: number of each one's window, [n]; None: all are of one.
+    ``window``: number of each forecast's window, [n]; None: one window.
     """
     n = len(p)
     if not n or not 0.0 < (total := float(y.sum())) < n:
@@ -129,7 +131,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | N
     above = runs - first[here]
     hits = np.cumsum(ones) - ones
     hits -= hits[np.searchsorted(runs, first)][here]
-    # Pairs in order of a one and of a zero of each run.
+    # For a one and for a zero of each run: pairs in order.
     right = others[here] - (above - hits) - (size - ones) / 2, hits + ones / 2
     pairs = every * others
     ordered = np.add.reduceat(ones * right[0], np.searchsorted(runs, first))
@@ -140,7 +142,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | N
         caught.append(share)
         recall[volume] = float(ones @ share) / total
         precision[volume] = float(ones @ share) / (volume * n)
-    # How many of those at the edge are ones: an event more above it pushes as many out.
+    # The share of ones at the cut-off: one more event above it pushes that many ones out.
     low, high = (float(ones @ np.clip((by * volumes[0] * sizes[here] - above) / size, 0.0, 1.0)) for by in (0.5, 1.5))
     edge = (high - low) / (volumes[0] * n)
     at = np.repeat(np.arange(len(runs)), size)
@@ -162,7 +164,7 @@ def ranked_by(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments
 
 
 def _distance(at: Floats, ones: Floats, zeros: Floats) -> float:
-    """Return the largest distance of two distribution functions that have these masses at these places, [m]."""
+    """Return the largest distance between two distribution functions with these masses at these places, [m]."""
     order = np.argsort(at, kind="stable")
     apart = np.cumsum(ones[order]) / ones.sum() - np.cumsum(zeros[order]) / zeros.sum()
     ends = np.append(np.diff(at[order]) != 0, True)

@@ -1,10 +1,10 @@
-"""A snapshot as the beginning of a group on another cluster, where the same records have other offsets.
+"""Begins a group with a snapshot on another cluster, where the same records have other offsets.
 
-What copies topics from cluster to cluster gives records new offsets. So the place where a partition goes on is found by
-the last record of each input that is in its rows: a record of that timestamp whose value has that checksum. If it
-stands there more than once, the first one counts: what comes again behind it has no effect, the ledger knows it.
+A copy of a topic on another cluster gives records new offsets. So the snapshot keeps timestamp and checksum of the last
+record of each input that was applied, and a partition goes on behind that record. If it is there more than once, the
+first one counts: the ledger ignores records that come again.
 
-Audits begin with the rows (`replay.first_rows`), so none of the topics of the old cluster has to be there.
+Audits begin with the rows (`replay.first_rows`), so they need no topic of the old cluster.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from streams.records.merge import KafkaRecord
 
 #: Next offset of each input.
 Next = tuple[int, int]
-#: The topics of a group that only its workers write: what another cluster has of them must not be copied.
+#: The topics of a group that only its workers write. They must not be copied from another cluster.
 _OWN: Final = ("journal", "configurations")
 
 
 def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_run: bool = False) -> str:
     """Let a group without a state begin with a snapshot, and return a message about it.
 
-    Raises SnapshotError if the snapshot cannot be used, or the inputs here do not have its last records.
-    Raises TopicsError if topics are not there, workers run, the group has a state, or the brokers refuse.
+    Raises SnapshotError if the snapshot cannot be used, or the inputs here lack its last records.
+    Raises TopicsError if topics are missing, workers run, the group has a state, or the brokers refuse.
 
-    ``signers``: who may have signed it, see `replay.signature.verify`; None: whoever it was.
+    ``signers``: who may have signed it, see `replay.signature.verify`; None: anybody.
     """
     if settings.has_intake:
         raise SnapshotError(
@@ -67,7 +67,7 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
 
 
 def _said(places: Sequence[Next]) -> str:
-    """Return offsets for people."""
+    """Return offsets as text for messages."""
     return "; ".join(f"partition {n}: {INPUTS[0]} {one}, {INPUTS[1]} {two}" for n, (one, two) in enumerate(places))
 
 
@@ -75,7 +75,7 @@ def _said(places: Sequence[Next]) -> str:
 
 
 def _places(settings: Settings, manifest: Manifest) -> list[Next]:
-    """Return where each partition goes on."""
+    """Return the offsets at which each partition goes on."""
     names = [settings.forecasts, settings.outcomes]
     same = [
         [each.cluster, each.topic] == list(manifest.topics[label][1:3])
@@ -137,7 +137,7 @@ def _is(record: KafkaRecord, wanted: Last) -> bool:
 async def _write(
     settings: Settings, manifest: Manifest, places: Sequence[Next], group: FreshGroup, path: Path, directory: Path
 ) -> int:
-    """Write rows and fences, and return how many."""
+    """Write rows and fences, and return their number."""
     written, files = 0, {SNAPSHOT: identity(path)}
     async with first_rows.beginning(settings, group, files, "trueup state restore", manifest.at) as begun:
         for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
@@ -166,7 +166,7 @@ def _read(settings: Settings, file: Path) -> Memory:
 
 
 def _begun(place: SnapshotPart, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:
-    """Return the row that says where the journal goes on, and behind which records."""
+    """Return the first journal row: where the journal goes on, and behind which records."""
     config = bytes.fromhex(place.config) or bytes(16)
     return journal.begun(
         Entry(place.entry, next_, next_, place.applied, place.entry, said, config, place.last, b""), said

@@ -1,4 +1,4 @@
-"""What a replay found: plain values, for the terminal, for JSON, and for a report.
+"""The result of a replay: plain values, for the terminal, for JSON, and for a report.
 
 A `Result` is a function of the records and the options alone. Nothing in it depends on the clock or the number of
 processes: the same replay gives the same bytes of `Result.encode`. Its `ReplayPace` is no part of it.
@@ -19,12 +19,12 @@ import orjson
 from replay import figures
 from replay.figures import Kind
 
-#: The name of raw forecasts where contenders are named.
+#: The name of raw forecasts among contenders.
 RAW = "raw"
 
-#: Metrics that differences are given for.
+#: Metrics for which differences are given.
 COMPARED = ("ece", "ece_smooth", "brier", "log_loss", "auc", "recall")
-#: Those of them that are better when larger; all others are when smaller.
+#: Metrics that are better when larger; all others are better when smaller.
 LARGER = frozenset({"auc", "recall"})
 
 
@@ -40,13 +40,13 @@ class Scored:
     raw: figures.Scorecard
     calibrated: figures.Scorecard
     draw: figures.Scorecard | None
-    #: Scores of the warm-up, and of what came after it: the choice rests on these.
+    #: Scores of the warm-up, and scores after it, on which the choice rests.
     warmup: figures.Phase
     settled: figures.Phase
     #: Σ loss calibrated − Σ loss raw; below 0 is better than raw.
     regret_brier: float
     regret_log: float
-    #: Own error and the theorem's bound at the end, as `Window.error` and `Window.bound`; None without.
+    #: The calibrator's own error and the theorem's bound at the end, see `ScoredWindow.error`; None without.
     l1: float | None
     bound: float | None
     #: At most 60, in time order; none below 40 resolved forecasts.
@@ -56,7 +56,7 @@ class Scored:
     delays: figures.Delays
     #: Of the labels that were seen.
     ages: Sequence[figures.OutcomeAges]
-    #: Labels that silence gave, and those of them that an outcome has replaced since.
+    #: Labels that silence gave, and how many of these an outcome has replaced since.
     implied: int
     reversed: int
     #: Of its configuration; the shortest ttl and the longest maturity of all streams together.
@@ -69,25 +69,25 @@ class Scored:
     review: figures.Review
     #: None for all streams together.
     late: figures.Late | None = None
-    #: Of a stream with segments: what `streams.metrics.segments.describe` returns. None without segments, and for all
+    #: Segments of the stream: the result of `streams.metrics.segments.describe`. None without segments, and for all
     #: streams together.
     segments: Mapping[str, Any] | None = None
-    #: The nearest to its bound first; empty where the calibrator bounds none, and for all streams together.
+    #: Biases, the nearest to its bound first; empty if the calibrator bounds none, and for all streams together.
     functions: Sequence[figures.FunctionBias] = ()
-    #: Of a stream whose model has versions: what `streams.metrics.versions.describe` returns of the first
-    #: configuration. Empty without, and for all streams together.
+    #: Versions of the stream's model: the result of `streams.metrics.versions.describe` for the first configuration.
+    #: Empty without versions, and for all streams together.
     versions: Sequence[Mapping[str, Any]] = ()
-    #: Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and for all
+    #: Bands of the stream: the result of `replay.bands.described`, over all forecasts. None without bands, and for all
     #: streams together.
     bands: Mapping[str, Any] | None = None
-    #: Of a stream with intervals: what `replay.intervals.described` returns of the first configuration. None likewise.
+    #: Intervals of the stream: the result of `replay.intervals.described` for the first configuration. None likewise.
     intervals: Mapping[str, Any] | None = None
-    #: Of a stream with weights: what `streams.metrics.weights.describe` returns, over all labels. None likewise.
+    #: Weights of the stream: the result of `streams.metrics.weights.describe`, over all labels. None likewise.
     weighted: Mapping[str, Any] | None = None
 
     @property
     def judged(self) -> figures.Phase:
-        """Scores after the warm-up, with the worst window of all; of a warm-up that did not end, its own."""
+        """Scores after the warm-up, with the worst window of all; of the warm-up if it did not end."""
         phase = self.settled if self.settled.resolved else self.warmup
         return replace(
             phase,
@@ -103,7 +103,7 @@ class Vectors:
     ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece``, ``accuracy`` and ``auc`` (larger is better),
     or ``coverage_error``, ``pinball`` and ``crps``, to values. ``worst_window`` is the error of the worst 500 outcomes
     in a row, ``worst_window_noise`` what chance gives one window, ``alarm_log10`` the evidence against calibration.
-    ``segments`` is what `streams.metrics.segments.describe` returns, as in `Scored`.
+    ``segments`` is as in `Scored`.
     """
 
     stream: str
@@ -116,34 +116,34 @@ class Vectors:
 class Contender:
     """One configuration."""
 
-    #: As given on the command line. Unique.
+    #: Name, as given on the command line. Unique.
     name: str
     #: Name of the calibrator of each stream that was seen.
     calibrators: Mapping[str, str]
-    #: The hash of each stream's configuration, as in calibrated records; of forecasts that name a version of the model
-    #: it is in ``versions``.
+    #: The hash of each stream's configuration, as in calibrated records. For forecasts that name a version of the
+    #: model, see ``versions``.
     configs: Mapping[str, str]
-    #: What each of the hashes stands for: calibrator, every option, seed and features (`state.policy.Policy.recipe`).
+    #: What each hash stands for: calibrator, every option, seed and features (`state.policy.Policy.recipe`).
     recipes: Mapping[str, str]
     #: Records and rows by `state.fence.FATES`, all partitions together; they add up as `state.fence.Fence` says.
     fates: Mapping[str, int]
     #: Forecasts that still wait for an outcome at the end, and outcomes that wait for a forecast.
     pending: int
     early: int
-    #: Forecasts that are younger at the end than the age at which they mature; some have an outcome.
+    #: Forecasts that have not matured at the end; some have an outcome.
     immature: int
-    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``
-    #: and, by its chance, ``Scored.bands``.
+    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`). Only ``Scored.weighted`` counts them and, by
+    #: chance of a label, ``Scored.bands``.
     untaught: int
     #: All streams of probabilities together; None if there are none.
     overall: Scored | None
-    #: Share of neighbours in time whose order was changed although one map answered them, of probabilities after the
-    #: warm-up (`replay.ranking.turned`). NaN without any.
+    #: Share of neighbours in time whose order was changed although one map answered them; probabilities after the
+    #: warm-up only (`replay.ranking.turned`). NaN without any.
     turned: float
-    #: Each stream by name, the 200 with most forecasts; those of classes and numbers in ``vectors``.
+    #: The 200 streams with most forecasts, by name; streams of classes and numbers are in ``vectors``.
     streams: Mapping[str, Scored]
     vectors: Mapping[str, Vectors]
-    #: By stream whose model has versions: the hash of each version's configuration.
+    #: For each stream whose model has versions: the hash of each version's configuration.
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -151,7 +151,7 @@ class Contender:
 class MetricDifference:
     """A metric of ``name`` minus that of ``against``, on the same resolved forecasts, over all streams."""
 
-    #: Contenders, or their draws (`drawn`); ``against`` may be ``raw``.
+    #: Names of two contenders, or of their draws (`drawn`); ``against`` may be ``raw``.
     name: str
     against: str
     #: One of `COMPARED`; of numbers ``pinball``.
@@ -186,19 +186,19 @@ class MetricInterval:
 
 
 def drawn(name: str) -> str:
-    """Return what a contender's draw is called among differences."""
+    """Return the name of a contender's draw."""
     return f"{name}, draw"
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How the intervals were made: moving blocks of ``block`` resolved forecasts in a row, ``resamples`` times."""
+    """How intervals were made: ``resamples`` times from moving blocks of ``block`` resolved forecasts in a row."""
 
     block: int
     #: Blocks begin at multiples of this.
     step: int
     resamples: int
-    #: Of the drawing.
+    #: Seed of the draws.
     seed: int
 
 
@@ -206,16 +206,16 @@ class Bootstrap:
 class Result:
     """All of a replay."""
 
-    #: Of trueup.
+    #: Version of trueup.
     version: str
     #: Twelve hex digits that name the replay: a hash of sources and options. Also in the header ``trueup-replay`` of
     #: records that go to a topic.
     run: str
-    #: What was read, as `replay --manifest` writes it down.
+    #: The input, as `replay --manifest` writes it down.
     manifest: Mapping[str, Any]
-    #: How a table was read where it leaves a choice, in sentences.
+    #: Assumptions made in reading a table, in sentences.
     taken: Sequence[str]
-    #: Read in all, of both topics, dead ones included.
+    #: Records read from both topics, dead ones included.
     records: int
     #: Smallest and largest timestamp of a record; None without records.
     start_ms: int | None
@@ -224,22 +224,23 @@ class Result:
     read: Mapping[str, int]
     #: Records that could not be used, by topic and reason (`streams.records.decoding.REASONS`).
     dead: Mapping[str, Mapping[str, int]]
-    #: Records of each topic whose time is before that of an earlier record of their partition. They are played where
-    #: they stand, as a worker does; many of them in a file mean that it was not sorted.
+    #: Records of each topic whose time is before that of an earlier record of their partition. They are played in
+    #: place, as a worker does. If a file has many, it was not sorted.
     out_of_order: Mapping[str, int]
     #: In the order of the command line.
     contenders: Sequence[Contender]
-    #: Share of the forecasts that `Scorecard.recall` is of.
+    #: The volume of `Scorecard.recall`, a share of the forecasts.
     volume: float
-    #: Every contender and its draw against raw, then every pair, after the warm-up; none below 200 resolved forecasts.
-    #: A pair is compared only where both resolved the same forecasts.
+    #: Differences after the warm-up: every contender and its draw against raw, then every pair; none below 200 resolved
+    #: forecasts. A pair is compared only if both resolved the same forecasts.
     differences: Sequence[MetricDifference]
-    #: Every contender against raw in its own warm-up; none below 200 resolved forecasts.
+    #: Differences of every contender to raw in its own warm-up; none below 200 resolved forecasts.
     warming: Sequence[MetricDifference]
-    #: Of each metric of `COMPARED`, of raw, every contender and its draw.
+    #: For raw, every contender and its draw: each metric of `COMPARED`.
     intervals: Sequence[MetricInterval]
-    #: By stream of classes or numbers: every contender against raw, and against each before it that serves the same
-    #: classes or levels, in ``brier`` and ``log_loss`` or in ``pinball``; none below 200 resolved forecasts.
+    #: Differences for each stream of classes or numbers, in ``brier`` and ``log_loss`` or in ``pinball``: every
+    #: contender against raw, and against each earlier one that serves the same classes or levels; none below 200
+    #: resolved forecasts.
     vector_differences: Mapping[str, Sequence[MetricDifference]]
     bootstrap: Bootstrap | None
 
@@ -257,7 +258,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ReplayPace:
-    """How fast a replay went: wall-clock seconds of the pass, processes, and records a second of all together."""
+    """The speed of a replay: wall-clock seconds, processes, and records a second of all processes together."""
 
     seconds: float
     processes: int

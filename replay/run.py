@@ -27,7 +27,7 @@ from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
 
-#: Called with what is being done, how much of it is done and how much there is.
+#: Called with the name of the step, how much of it is done, and how much there is.
 Show = Callable[[str, int, int], None]
 
 
@@ -37,22 +37,22 @@ class Request:
 
     #: Where the records are.
     source: ReplaySource
-    #: At least one.
+    #: Configurations, at least one.
     configurations: Sequence[Configuration]
-    #: `replay.result.Result.taken`.
+    #: See `replay.result.Result.taken`.
     taken: Sequence[str] = ()
-    #: At most so many.
+    #: Most processes.
     processes: int = 1
-    #: Of `replay.result.Scorecard.recall`, in (0, 1].
+    #: Volume of `replay.figures.Scorecard.recall`, in (0, 1].
     volume: float = VOLUME
-    #: Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
+    #: Length of the bootstrap's blocks; None: that of `replay.bootstrap.plan`.
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
-    #: Files to write: what was read, `replay.report` as HTML and as PDF.
+    #: Files to write: the manifest, `replay.report` as HTML and as PDF.
     manifest: Path | None = None
     report: Path | None = None
     pdf: Path | None = None
-    #: What the report says of how it was made, and of whose scores these are.
+    #: For the report: the command line, and name and version of the model.
     command: str = ""
     model: str = ""
     #: Files to write: calibrated records, dead letters.
@@ -60,13 +60,13 @@ class Request:
     letters: Path | None = None
     #: A topic for calibrated records.
     to_topic: str | None = None
-    #: The application id of a worker that is to go on.
+    #: The application id of a worker that will go on from the end of the replay.
     write_state: str | None = None
 
     def __post_init__(self) -> None:
         if (self.answers or self.write_state) and len(self.configurations) > 1:
             raise SettingsError(
-                "--output, --to-topic and --write-state are of one configuration: give one --calibrator or --streams"
+                "--output, --to-topic and --write-state take one configuration: give one --calibrator or --streams"
             )
         if self.write_state is not None and not isinstance(self.source, TopicSource):
             raise SettingsError("--write-state needs topics: a worker goes on from their offsets, files have none")
@@ -96,12 +96,11 @@ def _recipes(configuration: Configuration) -> list[object]:
 
 
 def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, ReplayPace]:
-    """Do what is asked for, and return what was found.
+    """Replay, write what is asked for, and return the result.
 
-    Interrupted, it leaves no file, and no state that a worker would accept.
+    If it is interrupted, it leaves no file, and no state that a worker would accept.
 
-    Raises SettingsError or TopicsError if something that was asked for is not possible; nearly all of it is found
-    before anything is read.
+    Raises SettingsError or TopicsError if a request is not possible; mostly before anything is read.
     """
     settings = Settings.from_env(environment)
     source = request.source
@@ -147,7 +146,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
 
 
 def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
-    """Put together what agrees in how records are read."""
+    """Group configurations that read records in the same way."""
     found: dict[tuple[object, ...], list[Configuration]] = defaultdict(list)
     for each in configurations:
         found[each.reading].append(each)

@@ -1,4 +1,4 @@
-"""What all partitions played, put together into the result."""
+"""Puts the results of all partitions together."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from state.segments import Segment
 from state.versions import Versions
 from streams.metrics import functions, vectors, versions, weights
 
-#: Most windows of a series, and resolved forecasts of one at least.
+#: Most windows of a series, and fewest resolved forecasts of a window.
 WINDOWS, SHORTEST = 60, 20
-#: Most streams that are scored apart, those with most forecasts; all count in the whole.
+#: At most so many streams are scored apart, those with most forecasts. All count in the whole.
 STREAMS = 200
-#: All streams of probabilities together.
+#: Name for all streams of probabilities together.
 ALL = "*"
 
 
@@ -60,7 +60,7 @@ def board(
         answered = {
             stream: [policies[stream].of_version(each["version"]) for each in found] for stream, found in named.items()
         }
-        # The policy of the stream itself answered those that name no version.
+        # The stream's own policy answered forecasts that name no version.
         for stream, policy in policies.items():
             if sum(each["forecasts"] for each in named.get(stream, ())) < (
                 scored[stream].issued if stream in named else 1
@@ -123,7 +123,7 @@ def _scored(
     policies: Sequence[Policy],
     volume: float,
 ) -> Scored:
-    """Score one contender on one stream, or on all; ``policies`` are its own, or all."""
+    """Score one contender on one stream, or on all; ``policies``: those of the stream, or of all."""
     chosen: Any = slice(None)
     issued: Any = slice(None)
     if stream is not None and len(columns.streams) > 1:
@@ -200,7 +200,7 @@ def _since(columns: ResolvedColumns, i: int, issued: Any) -> tuple[Floats, Float
 def _banded(
     columns: ResolvedColumns, parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy
 ) -> dict[str, Any] | None:
-    """Return the bands of a stream, see `replay.bands.described`; None without."""
+    """Return the bands of a stream, see `replay.bands.described`; None if it has none."""
     if policy.bands is None:
         return None
     number = columns.streams.index(stream)
@@ -208,7 +208,7 @@ def _banded(
     issued, chosen = columns.issued_stream == number, columns.stream == number
     every = bands.BandQueue(columns.bands[i], columns.issued_ms, places)
     at, y, stands = columns.at[chosen], columns.y[chosen], None
-    if policy.label_rate and columns.issued_stands is not None:  # all labels count, each by its chance
+    if policy.label_rate and columns.issued_stands is not None:  # every label counts, weighted by its chance
         untaught = np.flatnonzero(issued & ~columns.issued_counting)
         at, y = np.append(at, untaught), np.append(y, columns.issued_untaught[untaught])
         stands = columns.issued_stands[at]
@@ -221,7 +221,7 @@ def _banded(
 def _intervals(
     columns: ResolvedColumns, parts: Sequence[PartitionResult], stream: str, policy: Policy
 ) -> dict[str, Any] | None:
-    """Return what became of a stream's intervals after the warm-up, see `replay.intervals.described`; None without."""
+    """Return how intervals of a stream did after the warm-up, see `replay.intervals.described`; None if it has none."""
     if not policy.interval or not columns.ends:
         return None
     after = np.flatnonzero((columns.stream == columns.streams.index(stream)) & ~columns.warm[0])
@@ -235,7 +235,7 @@ def _intervals(
 
 
 def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> dict[str, Any] | None:
-    """Return what a contender says of a stream by weight, as live; None without weights or labels."""
+    """Return the weighted figures of a contender for a stream, as live; None without weights or labels."""
     whole: list[Weighted] = []
     by_segment: dict[Segment, Weighted] = {}
     for part in parts:
@@ -261,7 +261,7 @@ def _regret(raw: float, calibrated: float, n: int) -> float:
 
 
 def _worst(columns: ResolvedColumns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
-    """Return the complete window of largest ECE, of one partition and stream as live."""
+    """Return the complete window with the largest ECE; windows are of one partition and stream, as live."""
     place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
     order = np.argsort(place, kind="stable")
     worst: tuple[float, NDArray[np.int64]] | None = None
@@ -302,7 +302,7 @@ def _looks(parts: Sequence[PartitionResult], i: int, stream: str | None) -> list
 
 
 def _at(series: Sequence[_Series], time: int | None) -> tuple[float | None, float | None]:
-    """Return error and bound up to a time, means over the calibrators weighted by outcomes learnt; None: at the end."""
+    """Return error and bound at a time (None: at the end), as means over calibrators weighted by outcomes learnt."""
     latest = []
     for looks in series:
         before = looks if time is None else [look for look in looks if look.time <= time]

@@ -1,4 +1,4 @@
-"""Scores of segments from the columns of a replay: what the workers' engine would have counted, and month by month."""
+"""Scores of segments from the columns of a replay: as the workers' engine counts them, and month by month."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ from streams.metrics.segments import SegmentRows, describe
 #: By segment and month, UTC, of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
 Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
-#: Sums are made of multiples of its inverse, as `state.scoring.scores.grain` rounds.
+#: Sums are multiples of its inverse, as `state.scoring.scores.grain` rounds.
 _GRAIN = 2.0**30
-#: Of a segment without labels, as `PartitionResult.labelled` has it.
+#: What `PartitionResult.labelled` has for a segment without labels.
 _UNLABELLED = (0, 0, 0)
 
 
 def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
     """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none.
 
-    They have ``months``, in which their forecasts were made: n, what was served less what came true, and by chance half
-    the 95 % interval of that; of classes and numbers as ``off`` of the segment has it.
+    Each has ``months``, by the time of forecasts: n, served less true mean, and half the 95 % interval of this
+    difference by chance; for classes and numbers as in the segment's ``off``.
     """
     months: Months = {}
     found = [rows for part in parts if (rows := rows_of(part, contender, stream, months)) is not None]
@@ -69,7 +69,7 @@ def _month(name: str, n: float, served: float, happened: float, spread: float) -
 
 
 def rows_of(part: PartitionResult, contender: int, stream: str, months: Months | None = None) -> SegmentRows | None:
-    """Return the counts of one partition, and add to ``months``; None if it has none of the stream, or no segments."""
+    """Return the counts of one partition, and add to ``months``; None if it lacks the stream or its segments."""
     dictionary = part.dictionaries.get(stream)
     if dictionary is None:
         return None
@@ -118,7 +118,7 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
 
 
 def placed(parts: Sequence[PartitionResult], stream: str) -> tuple[list[Segment], list[Integers]]:
-    """Return the segments of a stream, and by family the number of each forecast's own one, [n], by partition.
+    """Return the segments of a stream, and by family and partition the number of each forecast's segment, [n].
 
     Forecasts of other streams have -1; without segments there are no families.
     """

@@ -1,4 +1,4 @@
-"""Signatures of files by ssh-keygen: a key that signs other things, or logs people in, signs these as well."""
+"""Signatures of files by ssh-keygen, with any SSH key."""
 
 import shutil
 import subprocess
@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: What stands behind the name of a file in that of its signature; ssh-keygen says so.
+#: Suffix of a signature's file name, set by ssh-keygen.
 SUFFIX: Final = ".sig"
 
 
 class SignatureError(ValueError):
-    """A file cannot be signed, or its signature does not hold; the message says why."""
+    """A file cannot be signed, or its signature is not valid; the message says why."""
 
 
 def sign(path: Path, key: Path, namespace: str) -> None:
@@ -20,7 +20,7 @@ def sign(path: Path, key: Path, namespace: str) -> None:
     Raises SignatureError if there is no ssh-keygen, or it refuses.
 
     ``key``: private key of ssh-keygen.
-    ``namespace``: what the signature is of: one of something else does not hold here.
+    ``namespace``: the purpose of the signature. A signature for another purpose is not valid.
     """
     path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
     _run(path, "sign", "-f", str(key), "-n", namespace, str(path))
@@ -29,7 +29,7 @@ def sign(path: Path, key: Path, namespace: str) -> None:
 def verify(path: Path, signers: Path, namespace: str) -> str:
     """Return who has signed a file.
 
-    Raises SignatureError if the file has no signature, or one that does not hold.
+    Raises SignatureError if the file has no signature, or an invalid one.
 
     ``signers``: who may sign, and with which public key, a line each: the file that ssh-keygen(1) calls ALLOWED
     SIGNERS.
@@ -39,7 +39,7 @@ def verify(path: Path, signers: Path, namespace: str) -> str:
         raise SignatureError(f"{path} has no signature {signature.name} beside it")
     found = _run(path, "find-principals", "-s", str(signature), "-f", str(signers)).split()
     if not found:
-        raise SignatureError(f"nobody of {signers} has signed {path}")
+        raise SignatureError(f"none of the signers in {signers} has signed {path}")
     for name in found[:-1]:  # a key may stand on several lines, each for other namespaces
         with suppress(SignatureError):
             return _verified(path, name, namespace, signers, signature)

@@ -1,6 +1,6 @@
-"""What a table says of its labels that its plan does not.
+"""What the labels of a table tell that the plan does not: what silence means, and how long labels take.
 
-Zeros without a date are silence, as nobody reports a good payment. And forecasts are kept until their labels come.
+Zeros without a date mean silence, as nobody reports a good payment. Forecasts are kept until their labels come.
 """
 
 import json
@@ -21,7 +21,7 @@ from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.ages import words
 from streams.config.stream_config import duration
 
-#: A forecast matures when this share of the ones is known, and is kept so many times longer than the latest one took.
+#: A forecast matures when this share of the ones is known. It is kept so many times longer than the slowest label took.
 KNOWN, SPARE = 0.99, 1.1
 _AT_ONCE: Final = (
     "Labels were taken as known at once, with the score, because --label-time was left out. If they come later, name "
@@ -30,7 +30,7 @@ _AT_ONCE: Final = (
 
 
 def lasting(latest_ms: float) -> str:
-    """Return the ``ttl`` for labels that took so long at most, as a file has it: a tenth longer than is said of them.
+    """Return the ``ttl`` for labels that took at most so long, as the streams file writes it: a tenth longer.
 
     Examples
     --------
@@ -41,14 +41,14 @@ def lasting(latest_ms: float) -> str:
 
 
 def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[list[Configuration], list[str]]:
-    """Return plans that fit the labels of a table, and what was taken, in sentences.
+    """Return plans that fit the labels of a table, and sentences about what was assumed.
 
     Zeros that have no date are silence. A plan that says when a stream's forecasts mature is followed; else they mature
     when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took longer, forecasts
     are kept until the latest label came.
 
-    Raises TableError if there is such a zero, and neither a plan nor a one says how long reports take; or a plan says
-    that silence means 1.
+    Raises TableError if there is a zero without a date, and neither a plan nor a dated one tells how long reports take;
+    or if a plan says that silence means 1.
     """
     said = [] if source.columns.label_time else [_AT_ONCE]
     made = []
@@ -65,7 +65,10 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
 def _changed(
     policies: Policies, change: Callable[[Mapping[int, list[str]], Policy], Policy], streams: Iterable[str]
 ) -> Policies:
-    """Return policies of which those of some streams were changed; a change is told the streams of each by identity."""
+    """Return the policies, changed for some streams.
+
+    ``change`` gets the streams of each policy, by the policy's identity.
+    """
     used: dict[int, list[str]] = defaultdict(list)
     for stream in streams:
         if (policy := policies.of(stream)) is not None:
@@ -77,13 +80,13 @@ def _changed(
 
 
 def _longer(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
-    """Return a policy that keeps forecasts until the latest label of its streams, if its ttl was not set."""
+    """Return a policy that keeps forecasts until the slowest label of its streams, if its ttl was not set."""
     latest = max([source.latest_ms[stream] for stream in used.get(id(policy), ())], default=0)
     return _until(policy, latest) if policy.ttl_ms == DEFAULT_TTL_MS else policy
 
 
 def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:
-    """Say how long forecasts are kept where labels took longer than the default, and what a worker needs for it."""
+    """Say how long forecasts are kept if labels took longer than the default, and what a worker needs for that."""
     alike: dict[int, list[str]] = defaultdict(list)
     for stream in source.latest_ms:
         was, policy = before.of(stream), after.of(stream)
@@ -117,13 +120,13 @@ def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) 
     matures, latest = policy.matures_ms, float(ages.max(initial=0))
     if not matures:
         known = float(np.quantile(ages, KNOWN))
-        # An outcome of the very moment at which its forecast matures comes behind it.
+        # An outcome of the same millisecond in which its forecast matures comes after that.
         matures = duration(words((latest if latest <= SPARE * known else known) + 1))
     return replace(_until(policy, max(matures, latest)), matures_ms=matures, silence=0.0)
 
 
 def _until(policy: Policy, latest: float) -> Policy:
-    """Return a policy that keeps forecasts longer than the latest label took, ms."""
+    """Return a policy that keeps forecasts longer than the slowest label took, ms."""
     if policy.ttl_ms > latest:
         return policy
     ttl = duration(lasting(latest))

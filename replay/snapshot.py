@@ -1,10 +1,10 @@
 """A snapshot: the state of every partition at its last checkpoint, in one file.
 
-The file is a tar. Its first member says what it is of and where each partition stands (`Manifest`), with a hash of each
-other member. These are a file a partition, as audits leave them (`replay.audit.checkpoint`). So an audit begins with a
-snapshot as it goes on from the files of another audit.
+The file is a tar. Its first member (`Manifest`) names the group, the progress of each partition, and a hash of each
+other member. The others are one file for each partition, as audits write them (`replay.audit.checkpoint`). So an audit
+begins with a snapshot as with the files of another audit.
 
-The rows are read from the changelog, as a worker restores them, so nothing has to stop.
+The rows are read from the changelog, as a worker restores them, so the group may run on.
 """
 
 import io
@@ -38,10 +38,10 @@ from streams.config.settings import Settings
 from streams.records import skips
 
 VERSION: Final = 1
-#: What a signature is of, for ssh-keygen's -n.
+#: Purpose of the signature, for ssh-keygen's -n.
 NAMESPACE: Final = "trueup-snapshot"
 _MANIFEST: Final = "manifest.json"
-#: Entries of the journal that are looked through first, from its end; then twice as many, and so on.
+#: So many last entries of the journal are searched first; then twice as many, and so on.
 _ENTRIES: Final = 64
 _BLOCK: Final = 1 << 20
 
@@ -51,17 +51,17 @@ class SnapshotError(Unauditable):
 
 
 class SnapshotPart(NamedTuple):
-    """Where a partition stands."""
+    """Progress of a partition."""
 
     #: Hash of its file, hexadecimal digits.
     digest: str
     #: How many it has.
     rows: int
-    #: Records of both inputs that are in them.
+    #: Records of both inputs that are in the rows.
     applied: int
     #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
-    #: The last record of each input that is in them, by which it is found where offsets are others.
+    #: The last record of each input that is in the rows. It is found by this if offsets differ.
     last: tuple[Last, Last]
     #: Number of the next entry of the journal.
     entry: int
@@ -69,7 +69,7 @@ class SnapshotPart(NamedTuple):
     journal: int
     #: Next offsets of calibrated and resolved records and of dead letters.
     outputs: tuple[int, int, int]
-    #: Hash of the configuration of the last records; empty where that is not known.
+    #: Hash of the configuration of the last records; empty if it is not known.
     config: str
     #: Latest event time, ms.
     stream_time: int
@@ -81,17 +81,17 @@ class Manifest:
 
     #: ``TRUEUP_APP_ID``.
     application: str
-    #: Of each topic by its label: name, id of the cluster, id of the topic and number of partitions.
+    #: By label of the topic: its name, id of the cluster, id of the topic, and number of partitions.
     topics: Mapping[str, Sequence[Any]]
     partitions: tuple[SnapshotPart, ...]
-    #: When it was taken (ISO 8601), and by which version of trueup and of its arithmetic.
+    #: Time of the snapshot (ISO 8601), version of trueup, and version of its arithmetic.
     at: str
     build: str = __version__
     arithmetic: int = ARITHMETIC
 
     @property
     def applied(self) -> int:
-        """Records that are in it."""
+        """Records that are in the snapshot."""
         return sum(place.applied for place in self.partitions)
 
     @property
@@ -100,12 +100,12 @@ class Manifest:
         return sum(place.rows for place in self.partitions)
 
     def shown(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the manifest for JSON."""
         places = [each._asdict() | {"last": [list(last) for last in each.last]} for each in self.partitions]
         return asdict(self) | {"partitions": places}
 
     def encode(self) -> bytes:
-        """Return it as JSON with sorted keys, and with a hash of itself."""
+        """Return the manifest as JSON with sorted keys, and with a hash of itself."""
         made = {"version": VERSION} | self.shown()
         return orjson.dumps(made | {"digest": _hash(made)}, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
@@ -114,12 +114,12 @@ class Manifest:
         """Read what `encode` made; raises ValueError, KeyError or TypeError if it is something else."""
         made = orjson.loads(value)
         if not isinstance(made, dict):
-            raise TypeError("its manifest is no object")
+            raise TypeError("its manifest is not a JSON object")
         digest, version = made.pop("digest"), made.get("version")
         if digest != _hash(made):
             raise ValueError("it is damaged")
         if version != VERSION:
-            raise ValueError(f"it is of version {version}, this reads {VERSION}")
+            raise ValueError(f"its format has version {version}, this program reads {VERSION}")
         del made["version"]
         return cls(**made | {"partitions": tuple(map(_place, made["partitions"]))})
 
@@ -140,12 +140,12 @@ def _hash(made: Mapping[str, Any]) -> str:
 def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     """Write a snapshot of a group, which may run meanwhile.
 
-    Raises SnapshotError if the group has no state, or one that is not whole, or it cannot be signed.
-    Raises Unauditable if topics are not there, or hold what no worker writes.
+    Raises SnapshotError if the group has no state, or an incomplete one, or if the file cannot be signed.
+    Raises Unauditable if topics are missing, or hold what no worker writes.
     Raises SettingsError if the file cannot be written.
     Raises KafkaError if the brokers do not answer.
 
-    ``path``: the file; one that is there is replaced.
+    ``path``: the file to write; an old one is replaced.
     ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
     count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
@@ -211,14 +211,14 @@ def _taken(
 
 
 def _is_state(key: bytes) -> bool:
-    """Whether a row is a part of what records have led to, and not of where they stood."""
+    """Whether a row holds state that records have led to; other rows hold offsets."""
     return moves.is_of_engine(key) and not key.startswith(skips.SKIP.letter)
 
 
 def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[int, bytes]:
-    """Return the next offset in the journal's topic behind a checkpoint, and the configuration it was folded under.
+    """Return the next offset of the journal behind a checkpoint, and the configuration in force there.
 
-    Where the topic does not name the checkpoint, that is its first offset, and no configuration.
+    If the journal does not name the checkpoint, return its first offset and no configuration.
     """
     place, entries = reader.place("journal", partition), _ENTRIES
     first, begin = reader.extents([place])[place]
@@ -236,7 +236,7 @@ def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[i
 
 
 def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple[int, int, int]:
-    """Return where the outputs of a partition begin that no worker has written a checkpoint of."""
+    """Return the beginning of a partition's outputs if no worker has written a checkpoint."""
     loaded = reader.loaded(partition)
     return (0, 0, 0) if loaded is None else loaded.begins(settings.outputs)
 
@@ -245,9 +245,9 @@ def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple
 
 
 def read(path: Path, signers: Path | None = None) -> Manifest:
-    """Return what a snapshot is of.
+    """Return the manifest of a snapshot.
 
-    Raises SnapshotError if the signature does not hold, or the file is damaged, of another version, or no snapshot.
+    Raises SnapshotError if the signature is invalid, or the file is damaged, of another version, or no snapshot.
 
     ``signers``: who may have signed it, see `replay.signature.verify`; None: whoever it was.
     """
@@ -261,7 +261,7 @@ def read(path: Path, signers: Path | None = None) -> Manifest:
 
 
 def unpack(path: Path, manifest: Manifest, directory: Path) -> None:
-    """Write the files of a snapshot, a partition each, but for those that are there; raises `SnapshotError`."""
+    """Write the files of a snapshot, one for each partition, unless they exist; raises `SnapshotError`."""
     with _opened(path) as tar:
         for n, place in enumerate(manifest.partitions):
             to = directory / f"partition-{n}"
@@ -284,7 +284,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
-    """See that a snapshot is of a group and of its topics; raises `SnapshotError`."""
+    """Require that a snapshot is of this group and its topics; raises `SnapshotError`."""
     if manifest.application != settings.app_id:
         raise SnapshotError(f"the snapshot {path} is of application {manifest.application}, not of {settings.app_id}")
     now = of_checkpoint(settings)
@@ -304,7 +304,7 @@ def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _copied(file: IO[bytes], to: IO[bytes] | None) -> str:
-    """Copy a file, if there is somewhere to, and return its hash."""
+    """Copy a file, if there is a target, and return its hash."""
     hashed = blake2b(digest_size=32)
     while block := file.read(_BLOCK):
         hashed.update(block)

@@ -1,4 +1,4 @@
-"""Lists of plain tuples in a file that this program writes and reads again."""
+"""A temporary file of lists of plain tuples."""
 
 import marshal
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ def spool(found: list[Any], file: BinaryIO) -> None:
 
 
 def spooled(path: Path) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
-    """Yield the lists that `spool` wrote to a file, and how many bytes each has there."""
+    """Yield the lists that `spool` wrote to a file, and the bytes of each."""
     with path.open("rb") as file:
         before = 0
         while True:

@@ -1,4 +1,4 @@
-"""The observer of a replay: it writes down what was answered and what happened, for each configuration."""
+"""The observer of a replay: it writes down answers and outcomes, for each configuration."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +25,9 @@ from state.service import Service
 from streams.metrics import functions
 from streams.metrics.versions import held
 
-#: Expired forecasts whose time a partition remembers: the first ones, about 60 MB.
+#: A partition remembers the times of so many expired forecasts, the first ones: about 60 MB.
 REMEMBERED: Final = 300_000
-#: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
+#: Outcomes learnt between two looks at a calibrator's error and bound: this many, and a fiftieth of all before.
 LOOK: Final = 100
 
 
@@ -40,13 +40,13 @@ class Stream:
     number: int
     #: Each contender's position among the challengers; -1 if it serves.
     places: list[int]
-    #: Of each contender its calibrator.
+    #: The calibrator of each contender.
     served: list[Served]
-    #: Of each contender; empty without features.
+    #: Bias of each contender; empty without features.
     biases: list[Bias]
     #: The bands of each contender, and the thresholds that move them.
     bands: list[tuple[Bands | None, Thresholds | None]]
-    #: Look at the calibrators when so many outcomes are learnt.
+    #: Look at the calibrators again once so many outcomes are learnt.
     look_at: int = LOOK
     #: The serving calibrator; with versions of a model, the one that answered last.
     service: Service | None = None
@@ -55,7 +55,7 @@ class Stream:
 
 
 class _Note:
-    """What is noted of an event while its row is there; ``index`` at once, all else where it is known.
+    """Notes on an event while its row lives: ``index`` at once, the rest when it is known.
 
     ``index``: number of a probability in the order of answers; of classes and numbers, number of the event in the order
       of resolution.
@@ -80,7 +80,7 @@ class Taping:
         plans = [each.policies for each in configurations]
         self._plans = plans
         self._played = played
-        #: What is played, by stream.
+        #: Streams that are played, by name.
         self.streams: dict[str, Stream] = {}
         self._resolved_time = 0
         self._issued = self._resolved = self._serial = 0
@@ -98,7 +98,7 @@ class Taping:
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
         chosen = banded and any(each.label_rate for each in policies if each)
         self._note_stands = tape.column("stands") if chosen else None
-        #: Ends of the intervals of what serves, where there are any.
+        #: Columns for ends of intervals of the serving contender, if it has any.
         measured = any(each.measured for each in configurations[:1])
         self._note_ends = (tape.column("low"), tape.column("high")) if measured else None
         self._note_index = tape.column("index")
@@ -150,7 +150,7 @@ class Taping:
 
     @staticmethod
     def _follow(of: Stream, service: Service) -> None:
-        """Look at the calibrators of a service from now on: that of another version of the model."""
+        """From now on look at the calibrators of this service, which serves another version of the model."""
         of.service = service
         if service.version is not None:
             of.by_version[service.version.config] = service.learner.served
@@ -159,8 +159,8 @@ class Taping:
         ]
         of.look_at = of.served[0].calibrator.learnt + LOOK
 
-    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
-        """Note what was answered."""
+    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - not used
+        """Note the answers to a forecast."""
         of = self._of(service)
         if service.kind != PROBABILITY:
             row.seen = _Note(-1)
@@ -172,7 +172,7 @@ class Taping:
         self._note_stream(of.number)
         self._note_version(row.version)
         self._note_raw(row.raw)
-        for place, (note, note_draw, note_warm) in zip(of.places, self._answers):  # noqa: B905 - on every event; one of each
+        for place, (note, note_draw, note_warm) in zip(of.places, self._answers):  # noqa: B905 - runs for every event; lengths are equal
             answer = row if place < 0 else row.shadows[place]
             note(answer.p)
             note_draw(answer.draw)
@@ -204,20 +204,20 @@ class Taping:
             self._note_stands(chances.weight(row.chance))
 
     def parked(self, event_id: str, ts: int) -> None:
-        """Note how late an outcome is whose forecast has expired."""
+        """Note how late an outcome of an expired forecast is."""
         if event_id in self._gone:
             stream, issued_ms = self._gone.pop(event_id)
             self._note_missed(stream)
             self._note_missed_ms(ts - issued_ms)
 
     def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:  # noqa: ARG002 - for others
-        """Count in its segments how old a forecast was when its first outcome came."""
+        """Add the age of a forecast at its first outcome to the counts of its segments."""
         for counts in self._labels(service, row):
             counts[0] += 1
             counts[1] += max(ts - row.issued_ts, 0)
 
     def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
-        """Note what happened."""
+        """Note the outcome of an event."""
         of = self.streams[service.stream]
         if row.weighed:
             for sums, p, weight in self._weighted(of, row):
@@ -254,7 +254,7 @@ class Taping:
         return row.window
 
     def revised(self, service: Service, row: LedgerRow, event_id: str, was: float, now_ms: int) -> None:  # noqa: ARG002 - for others
-        """Note another label."""
+        """Note the revised label of an event."""
         of = self.streams[service.stream]
         y = row.y
         if row.weighed:
@@ -285,7 +285,7 @@ class Taping:
         self._count_losses(of, row)
 
     def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:
-        """Count a forecast that expires; remember one of a probability, for an outcome that comes after all."""
+        """Count an expired forecast. Remember a probability's forecast, as its outcome may come after all."""
         for counts in self._labels(service, row):
             counts[2] += 1
         if service.kind == PROBABILITY:
@@ -315,12 +315,12 @@ class Taping:
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]
 
     def _warm(self, of: Stream, row: LedgerRow) -> list[int]:
-        """Return the contenders in whose warm-up a forecast was answered."""
+        """Return the contenders that were in their warm-up when they answered a forecast."""
         first = row.window == NO_WINDOW
         return [n for n, place in enumerate(of.places) if (first if place < 0 else row.shadows[place].warm)]
 
     def _weighted(self, of: Stream, row: LedgerRow) -> Iterator[tuple[Weighted, float, float]]:
-        """Yield the weighted sums in which an event of a probability counts, what was answered, and its weight."""
+        """Yield the weighted sums in which a probability's event counts, the answer, and its weight."""
         weight = row.weight * chances.weight(row.chance)
         for n, p in enumerate(self._answers_of(of, row)):
             held = self._played.weighted.setdefault((of.name, n), {})
@@ -328,7 +328,7 @@ class Taping:
                 yield held.setdefault(slot, Weighted()), p, weight
 
     def _biased(self, of: Stream, row: LedgerRow) -> Iterator[tuple[Bias, Any]]:
-        """Yield the biases in which an event of a probability counts, and what was answered."""
+        """Yield the biases in which a probability's event counts, and the answer."""
         warm = self._warm(of, row)
         for n, (bias, p) in enumerate(zip(of.biases, self._answers_of(of, row), strict=True)):
             if n not in warm:
@@ -350,7 +350,7 @@ class Taping:
         row.seen.windows = windows
 
     def _count_losses(self, of: Stream, row: LedgerRow) -> None:
-        """Note what an event of classes or numbers with this label costs raw and each contender."""
+        """Note the losses of raw and each contender for an event of classes or numbers with this label."""
         for note, value in zip(self._note_vector, (of.number, row.seen.index, self._resolved_time), strict=True):
             note(value)
         warm = self._warm(of, row)

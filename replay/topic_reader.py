@@ -1,4 +1,4 @@
-"""Partitions of topics, read from offset to offset, as workers read their inputs."""
+"""Reads partitions of topics from offset to offset, as workers read their inputs."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from streams.records.skips import PoisonError
 
 T = TypeVar("T")
 
-#: How long a broker waits for records, ms. Other questions to that broker are answered only after it.
+#: How long a broker waits for records, ms. It answers other requests only afterwards.
 FETCH_WAIT_MS: Final = 10
 
 
 class Extent(NamedTuple):
-    """What a partition of a topic holds: the first record kept, and the next offset."""
+    """Extent of a partition of a topic: offset of the first record kept, and the next offset."""
 
     first: int
     end: int
 
 
 class TopicReader:
-    """Reads partitions of topics to the end that they had; connected as long as its context lasts.
+    """Reads partitions of topics up to known ends. A context; it is connected within.
 
     ``settings``: name the brokers.
     """
@@ -40,7 +40,7 @@ class TopicReader:
         self._settings = settings
         self._runner = asyncio.Runner()
         self._consumer: Any = None
-        #: What workers left out, and why, by topic and partition, then offset.
+        #: Records that workers left out, and why, by topic and partition, then offset.
         self.skipped: dict[tuple[str, int], dict[int, str]] = {}
         #: Most bytes that a batch of a topic may unpack to; None for no bound.
         self._unpacks: dict[str, int | None] = {}
@@ -61,7 +61,7 @@ class TopicReader:
     async def _start(self) -> None:
         self._consumer = AIOKafkaConsumer(
             enable_auto_commit=False,
-            auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
+            auto_offset_reset="none",  # a deletion meanwhile must not go unnoticed
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             isolation_level="read_committed",  # as a worker reads its inputs
@@ -71,7 +71,7 @@ class TopicReader:
         unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))
 
     def extents(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """Return what partitions hold; the ends are asked for topic after topic, in this order."""
+        """Return the extents of partitions; the ends are asked for topic after topic, in this order."""
         ends: dict[TopicPartition, int] = {}
         for _, each in groupby(places, attrgetter("topic")):
             ends |= self._run(self._consumer.end_offsets(list(each)))
@@ -79,7 +79,7 @@ class TopicReader:
         return {place: Extent(first[place], ends[place]) for place in places}
 
     def at(self, place: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record of a partition that is not earlier than a time, ms; None: all are."""
+        """Return the offset of the first record of a partition from a time (ms) on; None if all are earlier."""
         found = self._run(self._consumer.offsets_for_times({place: timestamp}))[place]
         return None if found is None else int(found.offset)
 
@@ -91,7 +91,7 @@ class TopicReader:
     def stretches(
         self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
     ) -> list[Iterator[KafkaRecord]]:
-        """Return the records of each of several partitions, from an offset to another; nothing else is read meanwhile.
+        """Yield the records of several partitions, each from one offset to another; nothing else is read meanwhile.
 
         ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
         """
@@ -109,12 +109,12 @@ class TopicReader:
             self._consumer.seek(place, offset)
 
     def records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
-        """Yield records up to the last of some ends; with each, how many bytes a batch before it may unpack to."""
+        """Yield records between bounds; ``ends``: up to which offset, how many bytes a batch may unpack to."""
         position, since = int(self._run(self._consumer.position(place))), monotonic()
         for n, (end, limit) in enumerate(stretches):
             if n and position < end:
                 self._unpacks[place.topic] = limit
-                self._consumer.seek(place, position)  # what was fetched was unpacked by the limit before
+                self._consumer.seek(place, position)  # earlier fetches had the limit before
             while position < end:
                 found, position = self._run(self._next(place))
                 if found and found[-1].offset >= end:

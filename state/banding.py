@@ -102,7 +102,7 @@ class Thresholds:
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote.
 
-        Raises ValueError or struct.error if it is cut or too long, or a threshold lies where none can be.
+        Raises ValueError or struct.error if it is cut or too long, or a threshold is impossible.
         """
         n, size = _COUNT.unpack_from(payload)
         at = Struct(f"<{size}d").unpack(payload[_COUNT.size :])
@@ -112,7 +112,7 @@ class Thresholds:
 
 
 class Marks(NamedTuple):
-    """What an answer has beside its probability; a ledger row keeps it."""
+    """The band, points and interval of an answer; a ledger row keeps them."""
 
     #: `Bands.layout` and the number of bands; zeros without bands.
     layout: bytes
@@ -130,10 +130,10 @@ class Marks(NamedTuple):
     why: str = ""
 
     def encode(self) -> bytes:
-        """Return it as bytes.
+        """Return the marks as bytes.
 
-        These are layout, width, both bands, what is there (u8 each; 1: points, 2: an interval), points (i32), bytes of
-        the name (u8), the ends of the interval (f64 each) if it is there, the name, the reason.
+        These are layout, width, both bands, flags (u8 each; 1: points, 2: an interval), points (i32), bytes of the name
+        (u8), the ends of the interval (f64 each) if there is one, the name, the reason.
         """
         layout, width, before, now, band, points, low, high, why = self
         name = band.encode()

@@ -43,18 +43,18 @@ class Bands:
     names: tuple[str, ...]
     #: The lowest probability of each, in [0, 1], increasing from 0; empty where ``shares`` say how large they are.
     lows: tuple[float, ...] = ()
-    #: For each band but the lowest, the share of forecasts that shall be in it or above, in (0, 1), falling.
+    #: For each band but the lowest: share of forecasts that should be in it or above, in (0, 1), falling.
     shares: tuple[float, ...] = ()
     #: Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
     hold: bool = False
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.names) <= MOST:
-            raise ValueError(f"bands: {len(self.names)} of them, 2 to {MOST} are possible, all that is below included")
+            raise ValueError(f"bands: {len(self.names)} of them; 2 to {MOST} are allowed, the lowest included")
         folded = [name.strip().casefold() for name in self.names]
         for name, same in zip(self.names, folded, strict=True):
             if folded.count(same) > 1:
-                raise ValueError(f"bands: {name!r} stands twice: give each band a name of its own")
+                raise ValueError(f"bands: {name!r} is used twice: give each band its own name")
             if len(name) > LONGEST or not name.isprintable():
                 raise ValueError(f"bands: {name!r} must be printable text of at most {LONGEST} characters")
         if "" in self.names[1:]:
@@ -64,7 +64,9 @@ class Bands:
         else:
             _check_order(self.names, self.lows, self.lows)
         if self.hold and self.shares:
-            raise ValueError('hold = "volume" is of bands that begin at probabilities: shares keep their volume anyhow')
+            raise ValueError(
+                'hold = "volume" is for bands that begin at probabilities: shares keep their volume anyway'
+            )
 
     @property
     def moving(self) -> bool:

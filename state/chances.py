@@ -1,4 +1,4 @@
-"""Which labels teach, where each has a known chance: labels that somebody chose, beside a random sample.
+"""Thins labels of known chances: decides which labels teach if some were chosen and others sampled at random.
 
 Where investigators or rules choose most labels, labelled forecasts differ from unlabelled ones of the same score. The
 random sample shows by how much. So labels are thinned: a label that stands for few forecasts seldom teaches. A label
@@ -32,7 +32,7 @@ def weight(chance: float) -> float:
 
 
 class Chances:
-    """What the labels of a stream stand for, by band of their scores, and which of them teach.
+    """The numbers of forecasts that a stream's labels stand for, by band of score, and which labels teach.
 
     Notes
     -----
@@ -84,7 +84,7 @@ class Chances:
         return _DRAW(key) * sums[1] < _ALL * stands * sums[0]
 
     def __add__(self, other: Self) -> Self:
-        """Return what is known of both together."""
+        """Return the sums of both."""
         made = type(self)()
         for part in (self, other):
             for number, sums in part._bands.items():

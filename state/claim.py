@@ -9,15 +9,15 @@ _HEAD = Struct("<qH")
 
 
 class Claim(NamedTuple):
-    """What a worker appends to the changelog before it reads the changelog.
+    """The row that a worker appends to the changelog before it reads the changelog.
 
-    It is for the brokers: they learn a producer's epoch from what it appends, and from this row on refuse every older
-    one. The engine never reads it.
+    It is for the brokers: they learn a producer's epoch from its appends, and from this row on they refuse every older
+    epoch. The engine never reads it.
     """
 
     #: Kafka's number for all writers of the partition.
     producer_id: int
-    #: Of this writer, 0 to 32,767; a later writer has a higher one.
+    #: Epoch of this writer, 0 to 32,767; a later writer has a higher one.
     epoch: int
     #: Name of the worker, for people.
     owner: str

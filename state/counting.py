@@ -65,7 +65,7 @@ class Counting:
         keeps = calibrator.keeps_features and policy is not None and policy.config == config
         service.seen = _Counted(
             calibrator.features_in if keeps else None,
-            # Vectors have scores for each configuration, of which the present one is shown.
+            # Classes and numbers have scores for each configuration, and the present one is shown.
             policy.alarms_since_ms
             if policy is not None and (service.kind == PROBABILITY or policy.config == config)
             else 0,

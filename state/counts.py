@@ -43,7 +43,7 @@ def together(one: Sequence[int], two: Sequence[int]) -> Counts:
 
 
 def packed(counts: list[int]) -> Counts:
-    """Return counts as bytes, if these hold them."""
+    """Return counts as a byte array if each fits into a byte; else unchanged."""
     return counts if max(counts, default=0) > 0xFF else bytearray(counts)
 
 

@@ -1,8 +1,8 @@
 """Whether most forecasts of a stream get a label at all.
 
-What labels teach is right for forecasts that get one. If most never do, the others may be unlike them: analysts label
-the highest scores, customers report every fraud, and nobody reports the good payments. A calibrator sees only labels;
-the engine also sees the forecasts without one.
+Labels teach what is right for forecasts that get a label. If most forecasts never do, they may be unlike the labelled
+ones: analysts label the highest scores, customers report every fraud, and nobody reports the good payments. A
+calibrator sees only labels; the engine also sees the forecasts without one.
 """
 
 from itertools import pairwise
@@ -99,7 +99,7 @@ class Coverage:
         self._near = self._far = self._age = self._square = 0.0
         #: Sums over the forecasts in cells: places, their squares, places of those with a label.
         self._places = self._squares = self._known = 0.0
-        #: Of each cell where it begins, its forecasts, and those of them with a label: in one list, which takes less.
+        #: For each cell: its begin, its forecasts, and its labelled forecasts. One list for all takes less memory.
         self._cells: list[int] = []
 
     @property

@@ -27,7 +27,7 @@ class Changes:
 
     #: Rows to write, by key; None deletes. They are written all at once, or not at all.
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    #: Those of ``rows`` that describe a stream, by stream and key.
+    #: The rows among ``rows`` that describe a stream, by stream and key.
     of_streams: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     #: Values of ledger rows that are not packed yet, by key; None deletes.
     ledger: dict[bytes, LedgerRow | None] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Effects(Changes):
-    """What a batch did. It includes changed rows only if `state.engine.Partition.fold` made a checkpoint."""
+    """The effects of a batch. They include changed rows only if `state.engine.Partition.fold` made a checkpoint."""
 
     #: Records to produce, in order; set only for a whole batch, because parts return their own.
     outputs: list[Output] = field(default_factory=list)
@@ -103,11 +103,12 @@ class Effects(Changes):
     rejected: list[tuple[int, str]] = field(default_factory=list)
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    #: Whether raw scores are served from now on, by stream, where that changed after a warm-up: see `state.coverage`.
+    #: By stream: whether raw scores are served from now on, if that changed after a warm-up; see `state.coverage`.
     withheld: dict[str, bool] = field(default_factory=dict)
-    #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
+    #: Number of forecasts that were as old as their stream's ttl when they came, so that the row of an earlier copy is
+    #: gone.
     belated: int = 0
-    #: How many outcomes said another label than one of the same time and number, so that neither is known to be right.
+    #: Number of outcomes that contradict another one of the same time and number, so that neither is known to be right.
     contradicting: int = 0
     #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
     #: forecasts.

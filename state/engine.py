@@ -52,7 +52,8 @@ BATCH_LIMIT: Final = 4000
 OUTSTANDING: Final = 2
 
 _LEDGER: Final = kinds.LEDGER.letter
-#: An action of `LIFE`. Its last argument is what the row meets: a forecast, an outcome, or a queue's entry that is due.
+#: An action of `LIFE`. Its last argument is the event that the row meets: a forecast, an outcome, or a due entry of a
+#: queue.
 Action = Callable[[bytes, LedgerRow, Any], None]
 
 
@@ -310,9 +311,9 @@ class Partition(Tickets):
         return True
 
     def _erase(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
-        """Forget all of an event but its name and its stream; what it has taught stays in the sums.
+        """Erase everything of an event except its name and its stream. What it has taught stays in the sums.
 
-        Its row leaves when it would have left: what comes meanwhile finds that the event was erased.
+        Its row expires as it would have without this, so that later records find that the event was erased.
         """
         fates, status = self.fence.fates, row.status
         fates[OUTCOME_ERASED] += 1
@@ -328,7 +329,7 @@ class Partition(Tickets):
         self._rows[key] = LedgerRow(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
 
     def _erase_unknown(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
-        """Note that an event was erased of which nothing has come: its records may be on their way."""
+        """Note that an event without records was erased: its records may still come."""
         fence = self.fence
         fence.fates[OUTCOME_ERASED] += 1
         self._enter(EXPIRY, self._policies.early_ttl_ms, outcome.event_id, fence.stream_time)

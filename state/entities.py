@@ -1,4 +1,4 @@
-"""Which outcomes of an entity teach: many forecasts of one account, game or team share one outcome.
+"""Decides which outcomes of an entity teach: many forecasts of one account, game or team share one outcome.
 
 Daily scores of one account are not independent facts. At most `MOST` outcomes of an entity teach, of scores far apart.
 All others go to ``resolved`` and count nowhere else: in no calibrator, score, window, alarm, interval or comparison.

@@ -15,7 +15,7 @@ def erases(y: float) -> bool:
 
 
 class Carried(NamedTuple):
-    """What is copied from a record to what it brings about: headers, and ``fields``, a JSON object or empty."""
+    """Headers and fields that are copied from a record to its outputs; ``fields``: a JSON object or empty."""
 
     headers: tuple[tuple[str, bytes | None], ...]
     fields: bytes

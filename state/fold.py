@@ -1,4 +1,4 @@
-"""What the engines of worker and router share: stream time, queues, counts, and rows of checkpoints.
+"""The common part of the engines of worker and router: stream time, queues, counts, and rows of checkpoints.
 
 An engine is a deterministic fold of records over the rows of one partition. It reads no clock and no environment. The
 size of a batch must not matter: the same records in the same order give the same rows.
@@ -36,7 +36,7 @@ class Fold:
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
         row = self._get(FENCE.key())
-        #: How far the inputs are applied, stream time, and counts; uncommitted records included.
+        #: The fence: progress of the inputs, stream time, and counts; uncommitted records included.
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(WITNESSES.key()))
@@ -89,9 +89,9 @@ class Fold:
         return made
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return what `checkpoint` does, with most rows still to be packed.
+        """Return a checkpoint, as `checkpoint` does, with most rows still to be packed.
 
-        Those of the last freeze must be packed by now.
+        The rows of the last freeze must be packed by now.
         """
         raise NotImplementedError
 

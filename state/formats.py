@@ -13,7 +13,7 @@ from state.policy import Policy
 ARITHMETIC: Final = 13
 
 
-#: How keys begin that are the store's own.
+#: Prefix of the store's own keys.
 _STORE: Final = b"_"
 
 

@@ -23,7 +23,7 @@ class OtherFormat(CorruptFrame):
     """A stored row is intact, and of a format that this build does not read."""
 
 
-#: What to do about it.
+#: The remedy.
 REMEDY: Final = (
     "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
     "trueup replay --write-state NEW_APP_ID; see docs/how-to/upgrade.md"

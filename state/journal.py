@@ -125,7 +125,7 @@ class Journal(NamedTuple):
     number: int
     #: The last record of each topic in the rows of the last checkpoint.
     last: tuple[Last, Last]
-    #: What was folded since then.
+    #: Entries since then.
     entries: list[Entry]
     #: The later values of the last checkpoint and of the entries: see `Entry`. A worker that folds the journal again
     #: makes checkpoints between entries that have older values.
@@ -143,9 +143,9 @@ def last(timestamp: int, value: bytes | None) -> Last:
 
 
 def begun(entry: Entry, said: Sequence[int]) -> tuple[bytes, bytes]:
-    """Return key and row, written with a checkpoint, of its entry in the journal's topic.
+    """Return key and row, to be written with a checkpoint, that point to its entry in the journal's topic.
 
-    They hold where the journal goes on, the last records before, and ``said``, the ends of these records' outputs.
+    They hold where the journal goes on, the last records before that, and ``said``, the ends of those records' outputs.
     """
     return JOURNAL.key(), JOURNAL.seal(_HEAD.pack(entry.number, *said, *entry.last[0], *entry.last[1]))
 

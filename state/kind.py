@@ -23,12 +23,12 @@ class KeyPart(NamedTuple):
 
     #: Name for people.
     name: str
-    #: How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
+    #: Format of the part, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
     #: numbers.
     format: str = ""
     #: Returns the values that the part may have under a stream's present policy; None: any.
     now: Callable[[Any], Sequence[object]] | None = None
-    #: Whether its value is given in hex digits.
+    #: Whether the part's value is given in hex digits.
     hex: bool = False
 
 
@@ -66,12 +66,12 @@ class Moves(Enum):
     OUTSIDE = "stays behind, no engine reads it"
 
 
-#: How rows of a stream move; but if the whole stream goes from one partition to one, they do not change.
+#: How rows of a stream may move. If a whole stream goes from one partition to one other, its rows do not change.
 OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT, Moves.PARTS)
 
 
 class Form(NamedTuple):
-    """What a row of one version holds: its type, and how its payload is written and read."""
+    """The content of a row of one version: its type, and how its payload is written and read."""
 
     type: type
     encode: Callable[[Any], bytes]

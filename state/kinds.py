@@ -255,7 +255,7 @@ COUNTS: Final = Kind[StreamCounts](
     "s",
     "the counts",
     (STREAM,),
-    # With the version of any part that of the row is another one.
+    # The row's version changes with the version of any part.
     {sum(each.version for each in KINDS.values() if each.part): form(StreamCounts)},
     Moves.PARTS,
     "one a stream: what is counted of it; its parts are the rows of the kinds that say so",
@@ -277,7 +277,7 @@ def apart(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def together(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the stored rows of what `apart` returns."""
+    """Return the stored rows from the result of `apart`."""
     made: dict[bytes, bytes] = {}
     found: dict[bytes, dict[bytes, bytes]] = {}
     for key, row in rows.items():

@@ -28,8 +28,8 @@ ERASED: Final = 6
 #: The status of an event without a row.
 NONE: Final = 0
 
-#: What a row meets: a forecast or an outcome of its event, its maturity, the end of its time to live, or a record that
-#: erases its event.
+#: What may happen to a row: a forecast or an outcome of its event, its maturity, the end of its time to live, or a
+#: record that erases its event.
 FORECAST: Final = 0
 OUTCOME: Final = 1
 MATURES: Final = 2
@@ -84,19 +84,19 @@ NAN: Final = float("nan")
 
 
 class Shadow(NamedTuple):
-    """A challenger's ticket, with what it would have served."""
+    """A challenger's ticket, with the answer that it would have served."""
 
     #: Hash of its configuration, 8 hex digits.
     config: str
     #: Outcomes it had learnt.
     version: int
-    #: Its answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored, and ``draw``
-    #: is the answer.
+    #: The challenger's answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored,
+    #: and ``draw`` is the answer.
     p: Any
     draw: Any
-    #: What it needs to learn from the outcome.
+    #: What the challenger needs to learn from the outcome.
     ticket: bytes
-    #: Whether it was in its warm-up.
+    #: Whether the challenger was in its warm-up.
     warm: bool = False
 
 
@@ -147,7 +147,7 @@ class LedgerRow:
         self.status = status
         #: The partition's count of applied records when the row entered its expiry queue.
         self.born = born
-        #: Of the forecast: `state.forecasts.PROBABILITY` and so on.
+        #: Kind of the forecast: `state.forecasts.PROBABILITY` and so on.
         self.kind = kind
         #: Event time of the forecast and of the label, ms; 0 while there is none. A label that silence implied has the
         #: time at which the forecast matured.

@@ -1,4 +1,4 @@
-"""Maps: what is served now as numbers that can be sent, for services that must decide before an answer can come."""
+"""Maps: what is served now, as numbers that can be sent, for services that cannot wait for an answer."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Bands, points and intervals of one stream on a partition: what an answer has beside its probability."""
+"""The marks of answers: bands, points and intervals, of one stream on a partition."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -16,7 +16,7 @@ from state.scoring.band_counts import UNIT, BandCounts
 
 #: Marks as bytes for the row, then what the answer says: band, points, low and high end of the interval, its reason.
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
-#: Of a stream that has none of them.
+#: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"

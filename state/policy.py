@@ -28,7 +28,7 @@ SIZES = ("buckets", "grid", "bins", "classes")
 #: Bytes of a calibrator's row beside recipe and state.
 ROW_OVERHEAD = 16
 
-#: How a forecast that is a dead letter is answered: not at all, or with its raw score.
+#: Answers to a forecast that becomes a dead letter: none, or its raw score.
 NOTHING, RAW = ON_ERROR = ("none", "raw")
 
 #: Most parts of a stream.
@@ -157,7 +157,7 @@ class Policy:
 
     @property
     def guarded(self) -> bool:
-        """Whether raw forecasts are served while most of them get no label."""
+        """Whether raw forecasts are served while most forecasts get no label."""
         return self.silence is None and self.unlabelled != ALIKE and not self.label_rate
 
     @property
@@ -239,7 +239,7 @@ class Policy:
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """What must be equal for scores to be added: number of classes, or levels; empty for one probability."""
+        """Scores can be added if this is equal: number of classes, or levels; empty for one probability."""
         if self.kind == PROBABILITY:
             return ()
         return (self.classes,) if self.kind == PROBS else self.levels
@@ -277,7 +277,7 @@ class Policy:
         return ROW_OVERHEAD + len(self.recipe.encode()) + build(self.recipe, "").largest(slots)
 
     def fitting(self, most: int) -> dict[str, int]:
-        """Return sizes of which any one would make the row fit into ``most`` bytes."""
+        """Return smaller sizes of options; any single one makes the row fit into ``most`` bytes."""
         found = {}
         for name in SIZES:
             size = self._options.get(name, 0)

@@ -26,8 +26,8 @@ def check_labels(policy: "Policy") -> None:
         raise ValueError(f"matures must be positive, got {exact(policy.matures_ms)}")
     if policy.matures_ms >= policy.ttl_ms:
         raise ValueError(
-            f"ttl ({exact(policy.ttl_ms)}) must be longer than matures ({exact(policy.matures_ms)}): the row of a "
-            "forecast has to be there when it matures"
+            f"ttl ({exact(policy.ttl_ms)}) must be longer than matures ({exact(policy.matures_ms)}), so that the "
+            "row of a forecast is there when it matures"
         )
     if policy.unlabelled not in UNLABELLED:
         raise ValueError(f"unlabelled must be one of {', '.join(UNLABELLED)}, got {policy.unlabelled!r}")
@@ -70,16 +70,16 @@ def check_bands(policy: "Policy") -> None:
     if policy.interval and not 0.5 <= policy.interval <= 0.999:
         raise ValueError(f"interval must be between .5 and .999, such as 0.9, got {policy.interval:g}")
     if policy.reasons and not policy.interval:
-        raise ValueError("reasons are of intervals: set interval, too, such as 0.9")
+        raise ValueError("reasons need intervals: set interval, too, such as 0.9")
     costs = policy.cost_miss, policy.cost_alert
     if not all(0.0 <= cost < float("inf") for cost in costs) or (costs[0] > 0.0) != (costs[1] > 0.0):
         raise ValueError(f"cost_miss and cost_alert belong together, each a number above 0, got {costs}")
     if policy.costs and policy.bands is None:
-        raise ValueError("cost_miss and cost_alert are of bands: set bands, too")
+        raise ValueError("cost_miss and cost_alert need bands: set bands, too")
 
 
 def check_shadow(policy: "Policy") -> None:
-    """Check that challengers can be compared with what serves."""
+    """Check that challengers can be compared with the champion."""
     if len(policy.shadow) > MOST_CHALLENGERS:
         raise ValueError(f"shadow names {len(policy.shadow)} challengers, at most {MOST_CHALLENGERS} are allowed")
     seen: set[str] = set()
@@ -95,10 +95,10 @@ def check_shadow(policy: "Policy") -> None:
                 else f"levels = [{', '.join(f'{level:g}' for level in policy.levels)}]"
             )
             raise ValueError(
-                f"challenger {challenger.calibrator} cannot be compared with what serves: its options need {said}"
+                f"challenger {challenger.calibrator} cannot be compared with the champion: its options need {said}"
             )
         if challenger.config == policy.config:
-            raise ValueError(f"challenger {challenger.calibrator} is what serves already ({policy.config})")
+            raise ValueError(f"challenger {challenger.calibrator} already serves ({policy.config})")
         if challenger.config in seen:
             raise ValueError(f"shadow names {challenger.calibrator} twice, with the same options")
         seen.add(challenger.config)

@@ -21,7 +21,7 @@ from state.served import Served
 from state.versions import Version, Versions
 
 Rows = Mapping[bytes, bytes]
-#: Pairs of old and new partition: the old one's part of a stream goes to the new one.
+#: Pairs of old and new partition: the part of a stream in the old one goes to the new one.
 Moves = frozenset[tuple[int, int]]
 
 Sum = TypeVar("Sum")

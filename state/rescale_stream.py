@@ -132,7 +132,7 @@ class Divided:
             chosen: int | None = max(own, key=lambda old: (served[old].calibrator.learnt, -old))
             if layouts[config]:
                 chosen = base.get(layouts[config], chosen)
-                chosen = chosen if chosen in served else None  # otherwise its slots would be those of another partition
+                chosen = chosen if chosen in served else None  # otherwise it would have the slots of another partition
             if chosen is None:
                 here.learning[config] = Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
             else:
@@ -199,7 +199,7 @@ class Divided:
 
     @staticmethod
     def _compare(here: Here, event: Event, row: LedgerRow) -> None:
-        """Let an event's challengers learn it, and compare them with what was served."""
+        """Let challengers learn an event, and compare them with the served score."""
         for shadow in row.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:

@@ -50,7 +50,7 @@ class Router(Fold):
         self._moved: dict[str, None] = {}
 
     def apply(self, records: Iterable[routes.Route | routes.Label | Rejected]) -> list[routes.Routed | Rejected]:
-        """Apply records in order, each topic's in the order of offsets; return what is to be sent.
+        """Apply records in order, each topic's in the order of offsets; return the outputs.
 
         Raises CorruptFrame if a stored row is damaged.
         """

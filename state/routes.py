@@ -41,7 +41,7 @@ FATES: Final = (
 OPENED, ADDED, ROUTE_DUPLICATE, ROUTE_AGAIN, ROUTE_DEAD = range(5)
 #: Labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a dead one.
 ROUTED, EARLY, LABEL_DUPLICATE, STALE, LABEL_AGAIN, LABEL_DEAD = range(5, 11)
-#: Rows opened by a label; those of them that got a route; rows that left with a route, and without.
+#: Counts: rows opened by a label; such rows that got a route; rows that expired with a route; and without one.
 EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
 #: How many fates count routes, and records of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
@@ -76,7 +76,7 @@ class Route(NamedTuple):
 class Label(NamedTuple):
     """What happened, for every stream of the event or for one."""
 
-    #: As in `Route`, like ``stamp`` and ``origin``.
+    #: ``offset``, ``stamp`` and ``origin`` are as in `Route`.
     offset: int
     key: bytes | None
     value: bytes | None
@@ -91,7 +91,7 @@ class Label(NamedTuple):
     number: int
     stamp: int
     origin: tuple[str, int] | None
-    #: Of the record, which go on to what is sent for it when it comes.
+    #: Headers of the record, which go on to the outputs that it causes at once.
     headers: Headers = ()
 
 
@@ -183,7 +183,7 @@ class RouteRow:
         known = [(each.stream, each.target) for each in self.routes]
         known += [(said.stream, said.target) for said in self.labels if said.stream]
         there = [place for place in dict.fromkeys(known) if label.stream in ("", place[0])]
-        if not label.stream:  # else the other streams go on with the numbers that they have seen
+        if not label.stream:  # else the other streams keep the revision numbers that they have seen
             self.labels = []
             self.routes = [each._replace(known=0) for each in self.routes]
         return [
@@ -214,7 +214,7 @@ class RouteRow:
         return taken
 
     def sent(self, event_id: str, j: int, headers: Headers = ()) -> list[Routed]:
-        """Return what was sent for label ``j`` when it came; ``headers``: those of its record."""
+        """Return the output that label ``j`` caused when it came; ``headers``: headers of its record."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False
@@ -228,7 +228,7 @@ class RouteRow:
         return there
 
     def joined(self, event_id: str, route: RoutedStream) -> list[Routed]:
-        """Return what was sent for a route when it came: the label in force, by the first record that had it.
+        """Return the output that a route caused when it came: the label in force, from the first record that had it.
 
         The ledger parks the last label of an event without a forecast. This is that label.
         """

@@ -54,9 +54,10 @@ def usable(value: object) -> TypeGuard[str]:
 class Segment(NamedTuple):
     """A segment as people read it."""
 
-    #: Its name in the configuration; of a pair ``country*channel``.
+    #: Name of the segment in the configuration; of a pair ``country*channel``.
     name: str
-    #: Its value in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a slot.
+    #: Value of the segment in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a
+    #: slot.
     value: str
 
 

@@ -16,7 +16,7 @@ _HEAD: Final = Struct("<HQQ")
 class Served:
     """A calibrator as it serves one stream."""
 
-    #: What it was made from (`state.policy.Policy.recipe`), so that the row needs no configuration.
+    #: The recipe of the calibrator (`state.policy.Policy.recipe`), so that the row needs no configuration.
     recipe: str
     #: The calibrator.
     calibrator: Recalibrator

@@ -1,4 +1,4 @@
-"""What serves one stream under one configuration, and the calibrators that it uses."""
+"""Services: one stream under one configuration, with the calibrators that serve it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,18 +37,18 @@ class ChallengerService:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """What serves a stream under one configuration, with everything that the hot path needs."""
+    """A service: one stream under one configuration, with everything that the hot path needs."""
 
     stream: str
     kind: int
     calibrator: str
     config: str
-    #: As `state.ledger.names` has them.
+    #: Names for ledger rows, from `state.ledger.names`.
     names: bytes
     learner: Learner
-    #: Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
+    #: Which forecasts have a label; None if that does not matter. While most have none, nothing learnt is served.
     coverage: Coverage | None
-    #: What is counted of the stream.
+    #: The counts of the stream.
     counts: Live[StreamCounts]
     #: All that have challenged it, by configuration; None before the first.
     challengers: dict[str, ChallengerService] | None = None
@@ -66,7 +66,7 @@ class Service:
     chances: Chances | None = None
     #: Whether forecasts that are answered now also count by weight.
     weighed: bool = False
-    #: Whether it learns nothing.
+    #: Whether the stream's map is frozen: nothing is learnt.
     frozen: bool = False
     #: Marks bands, points and intervals; None if the stream has none of them.
     marker: Marker | None = None

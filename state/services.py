@@ -1,4 +1,4 @@
-"""What serves the streams of a partition: working copies of calibrators, and of every other row of a stream."""
+"""The services of a partition: working copies of calibrators, and of every other row of a stream."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,10 +48,10 @@ class Services:
         self.touched: dict[bytes, Any] = {}
         #: The last checkpoint; rows of streams may still have to be packed.
         self.frozen = Changes()
-        #: What serves each stream now, by name; and what served when a ticket was issued, by the ticket's names.
+        #: The present service of each stream, by name; and the services that issued tickets, by the tickets' names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
-        #: What serves each version now, by stream and version.
+        #: The present service of each version of a model, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
         #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
         #: tickets.
@@ -103,7 +103,7 @@ class Services:
         return live.value
 
     def counts(self, stream: str) -> Live[StreamCounts]:
-        """Return what is counted of a stream."""
+        """Return the counts of a stream."""
         return self.live(stream, kinds.COUNTS, lambda: StreamCounts(stream, self._get))
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> ChallengerService:
@@ -141,8 +141,8 @@ class Services:
     def trim(self, most: int) -> None:
         """Drop one stream in so many if there are more values in memory; later calls drop more if that is not enough.
 
-        Streams whose changes are not packed yet stay: they are in memory anyway, and used. Those that are dropped are
-        spread over all others. If one dropped what was not used for longest, streams that take turns, and are a few
+        Streams with changes that are not packed yet stay: they are in use, and in memory anyway. Those that are dropped
+        are spread over all others. If one dropped what was not used for longest, streams that take turns, and are a few
         more than the memory holds, would each be dropped just before its turn.
         """
         excess = self._held - most
@@ -334,7 +334,7 @@ class Services:
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
-        # Outcomes may come before the first forecast. Those of an earlier champion are evidence of what serves now.
+        # Outcomes may come before the first forecast. The earlier champion's outcomes are evidence on what serves now.
         follows = own is not None and (own.config == config or not own.model_version)
         if own is not None and own.marked and follows and kind == PROBABILITY:
             service.marker = Marker(stream, own, self.live, self.change)

@@ -1,4 +1,4 @@
-"""What is counted of a stream: kinds of rows of their own, which are stored together as the parts of one row."""
+"""The counts of a stream: several kinds of rows, stored together as the parts of one row."""
 
 from collections.abc import Callable, Mapping
 from struct import Struct

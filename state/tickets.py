@@ -28,7 +28,7 @@ from state.service import Learner, Service
 from state.services import VALUE, VALUE_OF_ROW, Services
 from state.versions import Version
 
-#: Bytes for values of streams, if nobody says how many there are.
+#: Default memory for values of streams, bytes.
 MEMORY = 512 << 20
 #: Assumed size of a stream's row before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
@@ -44,7 +44,7 @@ class Tickets(Fold):
 
     ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
     ``observer``: gets all events; None: the counts of a worker.
-    ``beside``: as `state.services.Services` takes it.
+    ``beside``: for `state.services.Services`.
     ``memory``: returns how many bytes it may have for values of streams; None: `MEMORY`.
     """
 
@@ -106,7 +106,7 @@ class Tickets(Fold):
 
     @property
     def full(self) -> bool:
-        """Whether what changed since the last checkpoint takes half of the memory; the other half is for that one's."""
+        """Whether changes since the last checkpoint take half of the memory; the other half is for the next one."""
         return len(self._services.touched) > self._most // 2
 
     def freeze(self, changes: Changes | None = None) -> Changes:

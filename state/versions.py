@@ -66,7 +66,7 @@ class CarriedLine(NamedTuple):
 class Version:
     """Counts of one version, apart from what its calibrator learnt."""
 
-    #: Its name in records.
+    #: Name of the version in records.
     name: str
     #: Hash of the configuration of its calibrator, 8 hex digits.
     config: str
@@ -88,7 +88,7 @@ class Version:
     gain: float = 0.0
     #: Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
-    #: Those of them since the latest new version began.
+    #: Forecasts since the latest new version began.
     beside: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:
@@ -150,7 +150,7 @@ class Versions:
     def admit(self, name: str, config: str, now_ms: int) -> Version:
         """Return a version, a new one if unknown; ``config`` is its calibrator's.
 
-        At most `MOST` have a place. The caller removes those that are `gone`, and asks whether it is `full`.
+        There is place for `MOST` versions. The caller removes the `gone` ones, and asks whether it is `full`.
         """
         found = self.of.get(name)
         if found is None:
@@ -174,7 +174,7 @@ class Versions:
     def before(self, new: Version) -> Version | None:
         """Return the version whose map a new one begins with; None if there is none, or nothing to compare.
 
-        It is the one with most forecasts, of those that scored on the last day on which any did.
+        It is the version with most forecasts among those that scored on the last day with forecasts.
         """
         own = [each for each in self.of.values() if each is not new and each.name != OTHER and sum(each.cells) >= FEW]
         if new.after:

@@ -113,3 +113,38 @@ def test_private_names_of_faust_and_aiokafka_are_those_that_the_page_gives_reaso
     page = (ROOT / "docs" / "explanation" / "changes.md").read_text()
     table = page.split("## Private names")[1].split("\n## ")[0]
     assert used == set(re.findall(r"`(_\w+)`", table))
+
+
+def _literal(node: ast.expr, tree: ast.AST) -> ast.Tuple | None:
+    """Return the tuple that an argument is, or that its name was assigned last; None if it is neither, or holds a *."""
+    if isinstance(node, ast.Name):
+        given = [each for each in ast.walk(tree) if isinstance(each, ast.Assign) and each.lineno < node.lineno]
+        named = [each for each in given if isinstance(each.targets[0], ast.Name) and each.targets[0].id == node.id]
+        node = max(named, key=lambda each: each.lineno).value if named else node
+    if isinstance(node, ast.Tuple) and not any(isinstance(each, ast.Starred) for each in node.elts):
+        return node
+    return None
+
+
+def test_what_new_builds_has_a_value_for_every_field() -> None:
+    # `new` is `tuple.__new__`, so neither mypy nor Python counts the values.
+    texts = {path: path.read_text() for path in SOURCES}
+    fields = {
+        node.name: sum(isinstance(each, ast.AnnAssign) for each in node.body)
+        for text in texts.values()
+        if "NamedTuple" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and any(getattr(base, "id", "") == "NamedTuple" for base in node.bases)
+    }
+    counted, wrong = 0, []
+    for path, text in texts.items():
+        tree = ast.parse(text) if "new(" in text else ast.Module([], [])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "new" and len(node.args) == 2:
+                name, values = getattr(node.args[0], "id", ""), _literal(node.args[1], tree)
+                if values is not None and name in fields:
+                    counted += 1
+                    if len(values.elts) != fields[name]:
+                        wrong.append(f"{path.relative_to(ROOT)}:{values.lineno}: {len(values.elts)} of {fields[name]}")
+    assert wrong == []
+    assert counted > 25

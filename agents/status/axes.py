@@ -9,7 +9,7 @@ from typing import Final
 
 from agents.status.number_format import MONTHS, moment
 
-#: A tick: its value and what it says.
+#: A tick: its value and its text.
 Tick = tuple[float, str]
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
@@ -25,7 +25,7 @@ _STEPS: Final = (
 
 @dataclass(frozen=True)
 class Scale(ABC):
-    """An axis from ``first`` to ``last`` in the picture's units; ``last`` is below ``first`` where values grow upwards.
+    """An axis from ``first`` to ``last`` in units of the picture; ``last`` is smaller if values grow upwards.
 
     ``low, high``: the values at its ends.
     """
@@ -36,12 +36,12 @@ class Scale(ABC):
     last: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value; of one beyond the axis, its end."""
+        """Return the position of a value; beyond the axis, that of its end."""
         return self.first + (self.last - self.first) * min(max(self.part(value), 0.0), 1.0)
 
     @abstractmethod
     def part(self, value: float) -> float:
-        """Return which part of the axis lies below a value; less than 0 or more than 1 beyond its ends."""
+        """Return the part of the axis below a value; less than 0 or more than 1 if the value is beyond the ends."""
 
     @abstractmethod
     def ticks(self, most: int = 6) -> list[Tick]:
@@ -50,7 +50,7 @@ class Scale(ABC):
 
 @dataclass(frozen=True)
 class Linear(Scale):
-    """An axis of numbers with ticks at round ones; ``say`` words its ticks where plain numbers will not do."""
+    """An axis of numbers with ticks at round numbers; ``say`` makes the text of ticks."""
 
     say: Callable[[float], str] | None = None
 
@@ -71,14 +71,14 @@ class Linear(Scale):
 
 @dataclass(frozen=True)
 class Log(Scale):
-    """An axis of positive numbers, whose ticks are powers of ten; 0 and below stand at its low end."""
+    """A logarithmic axis, whose ticks are powers of ten; 0 and below are at its low end."""
 
     def part(self, value: float) -> float:
         """Return the part below a value."""
         return math.log(value / self.low) / math.log(self.high / self.low) if value > self.low else 0.0
 
     def ticks(self, most: int = 6) -> list[Tick]:
-        """Return powers of ten, of a long axis every second or third."""
+        """Return ticks at powers of ten; on a long axis only every second or third."""
         low, high = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
         step = max(1, math.ceil((high - low + 1) / most))
         return [(10.0**n, f"{10.0**n:.{max(0, -n)}f}") for n in range(low, high + 1, step)]
@@ -86,11 +86,11 @@ class Log(Scale):
 
 @dataclass(frozen=True)
 class LogOdds(Scale):
-    """An axis of probabilities in (0, 1), even in log-odds: rare events have as much room as others."""
+    """An axis of probabilities in (0, 1), linear in log-odds: rare events have as much room as others."""
 
     @classmethod
     def of(cls, values: Iterable[float], first: float, last: float) -> "LogOdds":
-        """Return an axis on which all values lie, but for those beyond one in a hundred thousand; it ends at ticks."""
+        """Return an axis that covers all values from 1e-5 to 1 - 1e-5; it ends at ticks."""
         known = [min(max(each, _LEAST), 1.0 - _LEAST) for each in values]
         low, high = min(known, default=_LEAST), max(known, default=1.0 - _LEAST)
         first_tick = max((n for n, each in enumerate(_ODDS) if each <= low * (1.0 + 1e-9)), default=0)
@@ -130,7 +130,7 @@ def logit(p: float) -> float:
 
 @dataclass(frozen=True)
 class TimeAxis(Linear):
-    """An axis of times in ms since the epoch, whose ticks are round in the calendar, UTC."""
+    """An axis of times in ms since the epoch, with ticks at round calendar times, UTC."""
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return ticks at whole months, days, hours and so on."""
@@ -160,7 +160,7 @@ class TimeAxis(Linear):
 
 
 def round_step(least: float) -> float:
-    """Return the smallest 1, 2 or 5 times a power of ten that is at least so much; 1 for nothing.
+    """Return the smallest number of 1, 2 or 5 times a power of ten that is at least this; 1 for 0.
 
     Examples
     --------

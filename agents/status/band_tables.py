@@ -19,7 +19,7 @@ _WORDS: Final = {"raw": "model", "calibrated": "served"}
 def banded(described: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield the bands by the raw and by the served score, by day and by segment; ``title`` begins their titles.
 
-    A replay has the queues of a day.
+    Of a replay there are also counts for a day.
     """
     replayed = "day" in described["bands"][0]["raw"]
     costs = any(each["raw"]["cost"] is not None for each in described["bands"])
@@ -74,7 +74,7 @@ def banded(described: Described, title: str = "") -> Iterator[ScoreTable]:
 
 
 def _from(band: Described, kind: str) -> float | None:
-    """Return where a band begins now: where a volume is held, of raw scores where it was configured."""
+    """Return where a band begins now; for raw scores where it was configured, if it was."""
     low: float | None = band["low"] if kind == "raw" and band["low"] is not None else band["threshold"]
     return low
 

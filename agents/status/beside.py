@@ -1,4 +1,4 @@
-"""What the page of ``trueup run`` shows of router and intake: they run beside the worker, and are asked by HTTP."""
+"""What the page of ``trueup run`` shows of router and intake, which run beside the worker and are asked by HTTP."""
 
 from base64 import b64encode
 from collections import Counter, defaultdict
@@ -22,15 +22,15 @@ SECONDS: Final = 1.0
 class OtherStages:
     """Asks the other stages of one command."""
 
-    #: Of the command: who may read, and the topics of the sources.
+    #: Settings of the command: who may read, and the topics of the sources.
     settings: Settings
-    #: Of router and intake, by stage.
+    #: Ports of router and intake, by stage.
     ports: Mapping[str, int]
 
     def read(self) -> list[dict[str, Any]]:
-        """Return how each stage stands, and of each input that it reads how many records became what.
+        """Return the state of each stage, and for each of its inputs what records became.
 
-        Counted ``since`` the stage began, s since 1970.
+        Counts are ``since`` the stage's start, s since 1970.
         """
         return [self._stage(stage, port) for stage, port in self.ports.items()]
 
@@ -40,7 +40,7 @@ class OtherStages:
             unready, metrics = self._said("/readyz", port), self._said("/metrics", port)
         except (OSError, HTTPException):
             return found | {"unready": "it does not answer"}
-        #: By input, or what metrics call it: records by fate, dead letters, lag.
+        #: By input, as metrics name it: records by fate, dead letters, lag.
         fates, dead, lag = defaultdict[str, Counter[str]](Counter), Counter[str](), Counter[str]()
         for family in text_string_to_metric_families(metrics):
             for sample in family.samples:

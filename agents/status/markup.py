@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 __all__ = ("Markup", "coordinate", "join", "prose", "quoted", "tag", "text", "visible")
 
-#: Characters that are not seen, or move those that are: controls, format (bidirectional overrides among them),
+#: Characters that are invisible, or move visible ones: controls, format (bidirectional overrides among them),
 #: separators of lines, private use, surrogates, unassigned.
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 #: Elements without content.
@@ -47,7 +47,7 @@ def join(*children: Child) -> Markup:
 
 
 def prose(value: str) -> Markup:
-    """Return a sentence as markup, with what stands between backticks as code.
+    """Return a sentence as markup, with text between backticks as code.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def prose(value: str) -> Markup:
 
 
 def text(value: str) -> Markup:
-    """Return text as markup: escaped, and with what is not seen spelled out, such as ⟨U+202E⟩."""
+    """Return text as markup: escaped, and invisible characters spelled out, such as ⟨U+202E⟩."""
     return value if isinstance(value, Markup) else Markup(escape(visible(value)))
 
 
@@ -68,14 +68,14 @@ def quoted(value: str | float) -> str:
 
 
 def visible(value: str) -> str:
-    """Return text with every character seen; a name from the wire may hold any."""
+    """Return text with every character visible; a name from a record may hold any character."""
     if value.isascii() and value.isprintable():
         return value
     return "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in value)
 
 
 def coordinate(value: float) -> str:
-    """Return a number for a picture: at most two decimals, none that say nothing.
+    """Return a number for a picture: at most two decimals, without trailing zeros.
 
     Examples
     --------

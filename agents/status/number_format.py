@@ -1,4 +1,4 @@
-"""Numbers as they are read: as many digits as say something, true minus signs, units."""
+"""Numbers for people: significant digits, true minus signs, units."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final
 
 from agents.status.markup import Markup, tag
 
-#: Where there is no number.
+#: Stands for a missing number.
 NONE: Final = "–"
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -15,14 +15,14 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s
 
 
 def cell(value: float | None, said: str) -> Markup:
-    """Return a number with its full value behind what is shown, so that a page can be read by a program too."""
+    """Return a number with its full value in an attribute, so that programs can read the page, too."""
     if value is None or not math.isfinite(value):
         return tag("span", NONE)
     return tag("data", said, value=repr(value))
 
 
 def valued(said: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a format whose numbers carry their full values."""
+    """Return a format with the full value in an attribute."""
     return lambda value, *more: cell(value, "" if value is None else said(value, *more))
 
 
@@ -32,7 +32,7 @@ def score(value: float | None) -> str:
 
 
 def signed(value: float | None, decimals: int = 4) -> str:
-    """Return a difference with its sign; what rounds to 0 has none.
+    """Return a difference with its sign; if it rounds to 0, without.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def signed(value: float | None, decimals: int = 4) -> str:
 def difference(value: float, low: float, high: float) -> tuple[str, str, str]:
     """Return a difference and its interval with equally many decimals: four, more if an end would look like 0.
 
-    An end that looks like 0 would leave open whether the interval holds it.
+    An end that looks like 0 would leave open whether the interval contains 0.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def count(value: int | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent, one decimal; what is not nothing and not all never looks so.
+    """Return a share in percent, one decimal; shares close to 0 or 1 are <0.1% or >99.9%.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def points(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    r"""Return a rate as people say it: two digits that say something, at least.
+    r"""Return a rate in percent, with at least two significant digits.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def duration(ms: float | None) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """Return a time in UTC; the earliest or latest that a calendar has for those beyond it."""
+    """Return a time in UTC; the first or last time of the calendar for times beyond it."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -137,7 +137,7 @@ def day(ms: int) -> str:
 
 
 def date(ms: int) -> str:
-    """Return a date as people say it, such as 31 July, with its time of day where that is not midnight, UTC."""
+    """Return a date, such as 31 July, with the time of day unless it is midnight; UTC."""
     at = moment(ms)
     return f"{at.day} {at:%B}" + ("" if f"{at:%H:%M}" == "00:00" else f", {at:%H:%M}")
 
@@ -148,7 +148,7 @@ def minute(ms: int) -> str:
 
 
 def period(start_ms: int, end_ms: int) -> str:
-    """Return two times as one span: by days, or by minutes where it is within two days."""
+    """Return two times as one span: by days, or by minutes if they are within two days."""
     if end_ms - start_ms > 2 * 86_400_000:
         return f"{day(start_ms)} – {day(end_ms)}"
     first, last = minute(start_ms), minute(end_ms)

@@ -1,7 +1,9 @@
-"""The pages as HTML: templates, one style sheet and one short script, both inline and named by hash in the policy.
+"""The pages as HTML: templates, one style sheet and one short script.
 
-Names of streams come from records, so they are anybody's: templates escape every text, and the policy lets the browser
-run and load nothing else.
+Both are inline, and the content policy has their hashes.
+
+Names of streams come from records, so anybody may choose them. Templates escape every text, and the policy forbids the
+browser to run or load anything else.
 """
 
 import base64
@@ -26,7 +28,7 @@ _ICON: Final = (
 
 
 def environment(*folders: Path) -> Environment:
-    """Return what renders the templates of some folders: it escapes all text, and spells out what is not seen."""
+    """Return a renderer for the templates of some folders. It escapes all text, and spells out invisible characters."""
     made = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
@@ -46,12 +48,12 @@ def _seen(value: object) -> object:
 
 
 def named(text: str) -> str:
-    """Return what a content policy calls a style or a script."""
+    """Return the hash by which a content policy names a style or a script."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
 def style(*files: Path) -> str:
-    """Return the style sheet that all pages share, and more behind it."""
+    """Return the style sheet that all pages share, with ``more`` behind it."""
     return "".join(each.read_text() for each in (TEMPLATES / "base.css", *files))
 
 
@@ -65,8 +67,8 @@ POLICY: Final = (
 _PAGES: Final = environment()
 
 
-def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: ANN401 - as the templates say
-    """Return a page by its template; ``worker`` is what `Readings.worker` returns."""
+def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: ANN401 - any value of the templates
+    """Return a page by its template; ``worker``: from `Readings.worker`."""
     return _PAGES.get_template(name).render(
         style=Markup(_STYLE),
         script=Markup(_SCRIPT),
@@ -80,7 +82,7 @@ def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: A
 
 
 def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of one stream; ``maps`` is what `Readings.maps` returns."""
+    """Return the page of one stream; ``maps``: from `Readings.maps`."""
     return render(
         "stream.html",
         worker,

@@ -13,7 +13,7 @@ from agents.status.readings import Readings, summary
 
 log = logging.getLogger("trueup")
 
-#: Streams on a page for people; the most a program gets at once, and how many if it does not say.
+#: Streams on a page for people; most streams in one answer for programs, and the default number.
 CARDS, MOST, USUAL = 24, 1000, 100
 #: Up to this many streams have pictures in the list.
 PICTURED: Final = 6
@@ -27,7 +27,7 @@ _HEADERS: Final = (
 )
 
 
-class _Refused(Exception):  # noqa: N818 - carries an answer to the door
+class _Refused(Exception):  # noqa: N818 - carries an answer, no defect
     def __init__(self, status: HTTPStatus, said: str) -> None:
         super().__init__(said)
         self.status = status
@@ -50,7 +50,7 @@ class Pages:
         except TimeoutError:
             status, said = HTTPStatus.SERVICE_UNAVAILABLE, "the worker does not answer"
             worker = self._readings.silent
-        except Exception:  # a defect of a page must not look like one of the worker
+        except Exception:  # a defect of a page must not look like a defect of the worker
             log.exception("cannot show %r", path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
         if path.startswith("/api"):
@@ -125,7 +125,7 @@ class Pages:
         described = []
         for name in names:
             each = self._readings.stream(name)
-            if each is not None:  # a partition may leave between the asking for names and for what they hold
+            if each is not None:  # a partition may leave between the requests for names and for contents
                 described.append(each)
         return described
 

@@ -9,16 +9,16 @@ from agents.status.number_format import count, percent
 from agents.status.plot import MARGINS, Plot, padded
 from state.scoring.wilson import wilson
 
-#: Where the smallest of some rates is below this share of the largest, they are drawn in log-odds.
+#: Rates are drawn in log-odds if the smallest is below this share of the largest.
 APART: Final = 0.25
 #: Bins with fewer events are not drawn: their intervals span most of the axis.
 FEWEST: Final = 10
-#: What colours mean, in the order in which they are drawn.
+#: Meaning of colours, in the order of drawing.
 WORDS: Final = {"raw": "model", "calibrated": "served", "draw": "drawn", "truth": "came true"}
 
 
 class Period(NamedTuple):
-    """Means over ``n`` events from ``start_ms`` to ``end_ms``; ``chance`` is around what was served."""
+    """Means over ``n`` events from ``start_ms`` to ``end_ms``; ``chance``: band of chance around the served mean."""
 
     start_ms: float
     end_ms: float
@@ -89,7 +89,7 @@ def reliability(
 ) -> Markup:
     """Draw observed rates over forecasts, with Wilson's 95 % intervals; in log-odds for rare events.
 
-    Curves are by the style of their line; ``words`` says what styles mean.
+    ``curves`` are by style of the line; ``words`` is the legend of styles.
     """
     left, top, right, bottom = MARGINS
     known = {style: [each for each in bins if each["n"] >= FEWEST] for style, bins in curves.items()}
@@ -112,7 +112,7 @@ def reliability(
 
 
 def coverage(scored: Mapping[str, Any], label: str, side: float = 300.0) -> Markup:
-    """Draw, of quantiles, how many outcomes lay at or below each against its level."""
+    """Draw for each quantile the share of outcomes at or below it, over its level."""
     left, top, right, bottom = MARGINS
     x, y = Linear(0.0, 1.0, left, left + side), Linear(0.0, 1.0, top + side, top)
     plot = Plot(left + side + right, top + side + bottom, x, y, label)
@@ -128,7 +128,7 @@ def coverage(scored: Mapping[str, Any], label: str, side: float = 300.0) -> Mark
 
 
 def _rates(values: Sequence[float], first: float, last: float) -> Scale:
-    """Return an axis for rates: of log-odds where they are far apart or rare."""
+    """Return an axis for rates; in log-odds if they are far apart or rare."""
     if not values or (min(values) >= APART * max(values) and max(values) > APART / 10):
         low, high = padded(values, zero=False, room=0.15)
         return Linear(max(low, 0.0), min(high, 1.0), first, last, percent)

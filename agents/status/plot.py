@@ -7,14 +7,14 @@ from typing import Final
 from agents.status.axes import Scale
 from agents.status.markup import Markup, tag
 
-#: A place in values of the axes.
+#: A point in values of the axes.
 XY = tuple[float, float]
 
-#: Room around the axes for their words, in units: left, top, right, bottom.
+#: Room around the axes for words, in units: left, top, right, bottom.
 MARGINS: Final = (52.0, 27.0, 14.0, 38.0)
-#: Pictures wider than this are made smaller on a phone; their words are made larger there.
+#: Wider pictures shrink on a phone, so their words are made larger there.
 BROAD: Final = 400.0
-#: How wide a letter of a tick's word is, in units.
+#: Width of a letter in a tick's text, in units.
 _WIDE: Final = 7.0
 
 
@@ -39,7 +39,7 @@ class Plot:
             at = self.y.at(value)
             self.rule(left, at, right, at, "grid")
             self.write(left - 6, at + 3.6, said, "tick", "end")
-        written = -math.inf  # how far the words reach: one that would meet the last is left out
+        written = -math.inf  # end of the last text: a text that would touch it is left out
         for value, said in self.x.ticks(x_ticks) if x_ticks else ():
             at, side = self.x.at(value), self.side(self.x.at(value), said)
             self.rule(at, bottom, at, bottom + 4, "axis")
@@ -53,11 +53,11 @@ class Plot:
                 self.write(at, down, said, "name", side)
 
     def side(self, at: float, said: str) -> str:
-        """Return how a tick's word is anchored: inwards where it would leave the picture."""
+        """Return the anchor of a tick's text: inwards if it would leave the picture."""
         return "end" if at + _WIDE * len(said) / 2 > self.width else "middle"
 
     def line(self, points: Sequence[XY], style: str, title: str | None = None) -> None:
-        """Draw a line through points; none through fewer than two."""
+        """Draw a line through points, if there are two or more."""
         if len(points) > 1:
             self._add(
                 "path", _title(title), d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}"
@@ -80,11 +80,11 @@ class Plot:
         self._add("circle", _title(title), cx=self.x.at(x), cy=self.y.at(y), r=3.2, class_=f"dot {style}")
 
     def segment(self, start: XY, end: XY, style: str) -> None:
-        """Draw a straight line between two places in values."""
+        """Draw a straight line between two points."""
         self.rule(self.x.at(start[0]), self.y.at(start[1]), self.x.at(end[0]), self.y.at(end[1]), style)
 
     def note(self, x: float, y: float, words: str, style: str = "tick", side: str = "middle") -> None:
-        """Write words at a place in values."""
+        """Write words at a point."""
         self.write(self.x.at(x), self.y.at(y), words, style, side)
 
     def rule(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
@@ -116,7 +116,7 @@ class Plot:
 
 
 def padded(values: Iterable[float], *, zero: bool = True, room: float = 0.06) -> tuple[float, float]:
-    """Return the ends of an axis that holds all values, and 0 if asked, with some room above."""
+    """Return the ends of an axis that covers all values, and 0 if asked, with some room above."""
     known = [*values, *([0.0] if zero else [])]
     low, high = min(known, default=0.0), max(known, default=1.0)
     if low == high:

@@ -1,7 +1,9 @@
-"""What the pages show, from the encoded rows that a mirror of the gauges holds: decoded here, on the reader's thread.
+"""Contents of the pages, from the encoded rows in a mirror of the gauges.
 
-Nobody changes such a row. Nothing here touches the store, the event loop or Faust. Every calibrator is decoded afresh,
-so asking one for its map disturbs nobody.
+They are decoded here, on the reader's thread.
+
+Nobody changes such a row. Nothing here touches the store, the event loop or Faust. Every calibrator is decoded anew, so
+asking it for its map affects nothing else.
 """
 
 import math
@@ -25,10 +27,10 @@ from streams.metrics.mirror import Mirror
 from streams.metrics.rows import KNOWN, StateRows
 from streams.metrics.served_map import answering, ends
 
-#: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
-#: among rare events as among others.
+#: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, as dense for rare
+#: events as for others.
 POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
-#: Up to this many streams are ordered by their state; more by name, as that needs none of them decoded.
+#: Up to this many streams are ordered by state. More are ordered by name, which needs no decoding.
 JUDGED: Final = 200
 
 
@@ -79,7 +81,7 @@ class Readings:
         }
 
     def _topics(self) -> dict[str, Any]:
-        """Return the topics that are read, and whether their records are as trueup writes them."""
+        """Return the topics that are read, and whether their records have trueup's own form."""
         modes, own = self.settings.modes, (self.settings.forecasts, self.settings.outcomes)
         named = [[mode.topic for mode in modes if mode.source.role == role] for role in ("forecast", "outcome")]
         forecasts, outcomes = (found or [topic] for found, topic in zip(named, own, strict=True))
@@ -87,7 +89,7 @@ class Readings:
         return {"forecasts": forecasts, "outcomes": outcomes, "calibrated": calibrated, "direct": direct}
 
     def silent(self) -> dict[str, Any]:
-        """Return what there was to say of a worker that does not answer now."""
+        """Return the last known facts of a worker that does not answer now."""
         return self.worker() | {"ready": False, "unready": "it does not answer"}
 
     def names(self, query: str = "") -> list[str]:
@@ -97,7 +99,7 @@ class Readings:
         return sorted(name for name in found if wanted in name.casefold())
 
     def ordered(self, names: list[str]) -> list[str]:
-        """Return the names, first those of streams that need somebody; where there are very many, as they are."""
+        """Return the names, first those of streams that need attention; if there are very many, unchanged."""
         if len(names) > JUDGED:
             return names
         shown = {name: (self.stream(name) or {}).get("standing", {}).get("state", "right") for name in names}
@@ -119,7 +121,7 @@ class Readings:
         }
 
     def missing(self, name: str) -> str:
-        """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.
+        """Return why there is nothing to show for a stream: its state is not here, or it has no metric series.
 
         Pages show the streams that have series: see `streams.metrics.slots`.
         """
@@ -135,10 +137,10 @@ class Readings:
         return f"this worker holds no state of stream {name!r}"
 
     def maps(self, name: str) -> list[dict[str, Any]]:
-        """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.
+        """Return the map from raw to calibrated scores of each partition, without features, and of their mean.
 
-        ``low`` and ``high`` are the ends of the intervals; empty without.
-        Streams of classes or numbers have none: what they map is not one number.
+        ``low`` and ``high`` are the ends of the intervals; empty without. Streams of classes or numbers have no map:
+        their forecasts are not one number.
         """
         policy = self.settings.policies.of(name)
         if policy is None or policy.kind != PROBABILITY:
@@ -169,13 +171,13 @@ class Readings:
 
 
 def events(described: dict[str, Any]) -> int:
-    """Return how many events of a stream were resolved, whatever their kind of forecast."""
+    """Return the number of resolved events of a stream, for any kind of forecast."""
     vectors = sum(each["resolved"] for each in described.get("vectors", {}).values())
     return int(described["resolved"] + vectors + described.get("warm_up", {}).get("resolved", 0))
 
 
 def summary(described: dict[str, Any]) -> dict[str, Any]:
-    """Return the few figures of a stream that a list shows."""
+    """Return the figures of a stream for the list of streams."""
     short: dict[str, Any] = {"stream": described["stream"], "resolved": events(described)}
     for kind in SCORED:
         if kind in described:

@@ -1,4 +1,4 @@
-"""The tables of scores, for specialists: raw beside served, what is proven, and what was gained."""
+"""The tables of scores, for specialists: raw beside served, the proven bound, and the gain."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,16 +14,16 @@ from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
 
 Described = Mapping[str, Any]
-#: Losses whose regret or difference is kept, in words.
+#: Words for losses whose regret or difference is kept.
 _REGRETS: Final = {"brier": "squared error", "log": "log loss", "misclassification": "misclassified at .5"}
 LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball loss"}
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A table: words before it, what columns are called, rows, how many columns are words, and a note below.
+    """A table: introduction, headings, rows, number of columns with words, and a note below.
 
-    A terminal of 80 columns has no room for the columns of ``page_only``, and none for a table that is ``wide``.
+    A terminal of 80 columns has no room for the columns in ``page_only``, nor for a ``wide`` table.
     """
 
     title: str
@@ -39,13 +39,13 @@ class ScoreTable:
 
 
 def scores(described: Described) -> Iterator[ScoreTable]:
-    """Return for specialists the scores, raw beside calibrated, then what is promised, and what was gained."""
+    """Return the scores, raw beside calibrated, then the proven bound and the gain."""
     for scored in [described, *described.get("vectors", {}).values()]:
         if not all(kind in scored for kind in KINDS):
             continue
         kinds = [kind for kind in SCORED if kind in scored]
         rows: list[list[object]] = [
-            # Of classes and numbers it is over the life of the state.
+            # For classes and numbers it is over the life of the state.
             [
                 each.words if scored is described else each.words.removesuffix(", lately"),
                 *((_relative if "relative_bias" in each.name else score)(scored[kind][each.name]) for kind in kinds),
@@ -63,7 +63,7 @@ def scores(described: Described) -> Iterator[ScoreTable]:
 
 
 def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterable[object]]]:
-    """Yield the scores that are not one number of each kind."""
+    """Yield scores that are not one number for each kind."""
     if "two_bin_error" in scored["raw"]:
         yield "two-bin error, squared", [f"{scored[kind]['two_bin_error']:.1e}" for kind in kinds]
         for words, end in (("raw's less this", "value"), ("from, 95 %", "low"), ("to", "high")):
@@ -103,7 +103,7 @@ def _placed(window: Described) -> str:
 
 
 def _promise(described: Described) -> ScoreTable:
-    """Return what is proven of the error, and what was gained and lost beside raw."""
+    """Return the proven bound on the error, and gains and losses against raw."""
     held = guarantee(described["calibrators"])
     error, bound = held["error"], held["bound"]
     said = []
@@ -126,7 +126,7 @@ def _promise(described: Described) -> ScoreTable:
     rows: list[list[object]] = []
     for loss, words in _REGRETS.items() if "regret" in described else ():
         value = described["regret"][loss]
-        # Without a colour: of a sum nothing says whether chance explains it.
+        # Without a colour: nothing tells whether chance explains a sum.
         rows.append([f"regret, {words}", f"{signed(value, 1)} {'gained' if value <= 0 else 'lost'}"])
     for each in described.get("vectors", {}).values():
         rows += [
@@ -142,7 +142,7 @@ def _promise(described: Described) -> ScoreTable:
 
 
 def difference(of: Mapping[str, float]) -> Markup:
-    """Return the mean loss beyond that of the raw forecasts with its 95 % interval, and whether chance explains it."""
+    """Return the mean loss minus that of raw forecasts, its 95 % interval, and whether chance explains it."""
     mean, error = of["mean"], 1.96 * of["error"]
     word = None
     if abs(mean) > error:
@@ -150,7 +150,7 @@ def difference(of: Mapping[str, float]) -> Markup:
     return Markup(f"{signed(mean, 5)} ± {error:.5f} {word or ''}")
 
 
-def bad(text: str, sounds: bool) -> str:  # noqa: FBT001 - reads well where it is called
+def bad(text: str, sounds: bool) -> str:  # noqa: FBT001 - the call reads well
     """Return text, marked if an alarm sounds."""
     return tag("span", text, class_="bad") if sounds else text
 

@@ -20,13 +20,13 @@ _share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}",
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
 _OFF: Final = "Off: chance alone calls any segment of a stream off once in 1,000 streams, and the error is at least"
-#: Segments whose bands a page shows, and functions whose bias it does.
+#: Most segments with bands on a page, and most functions with a bias.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
 
 
 def lookup(described: Described) -> ScoreTable:
-    """Return what is served for round scores of the model, with its interval; no rows where there is no map."""
+    """Return what is served for round scores of the model, with its interval; no rows without a map."""
     found = described.get("served", ())
     left = any(each["low"] is not None for each in found)
     apart = any(each["least"] != each["most"] for each in found)
@@ -46,7 +46,7 @@ def lookup(described: Described) -> ScoreTable:
 
 
 def of_stream(described: Described) -> list[ScoreTable]:
-    """Return the tables of a stream's page, those that people ask for first."""
+    """Return the tables of a stream's page, in order of importance."""
     made = [lookup(described)]
     if "course" in described and not described.get("vectors"):
         made.append(_windows(described))
@@ -70,9 +70,9 @@ def of_stream(described: Described) -> list[ScoreTable]:
 
 
 def _life(described: Described) -> dict[str, Any]:
-    """Return the means since the warm-up, as `streams.metrics.standing.figures` does of other windows."""
+    """Return the means since the warm-up, in the form of `streams.metrics.standing.figures`."""
     n, raw, served = described["resolved"], described["raw"], described["calibrated"]
-    half = served["relative_bias_noise"] or 0.0  # the mean of its absolute value: of a normal error .8 of a deviation
+    half = served["relative_bias_noise"] or 0.0  # the mean absolute value of a normal error is .8 of its deviation
     means = {"happened": raw["observed"], "raw": raw["mean"], "served": served["mean"]}
     chance = 1.96 * math.sqrt(math.pi / 2) * half * raw["observed"]
     return {"forecasts": None, "known": n, **means, "chance": chance}
@@ -123,7 +123,7 @@ def _recent(described: Described) -> Iterator[ScoreTable]:
 
 
 def segments(found: Described, title: str = "") -> Iterator[ScoreTable]:
-    """Yield the segments that are off lately, the worst ones, and their bands; ``title`` begins those of the tables."""
+    """Yield the segments that are off lately, the worst ones, and their bands; ``title``: begin of titles."""
     if not found["scored"]:
         yield ScoreTable(f"{title}Segments", words=[f"No segment is judged yet{warming(found)}."])
         return
@@ -214,7 +214,7 @@ def _segment_bands(worst: Sequence[Described]) -> ScoreTable:
 
 
 def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
-    """Yield expected and observed sums by weight: in all, by segment and by band; ``title`` begins their titles."""
+    """Yield expected and observed sums by weight: in all, by segment and by band; ``title``: begin of titles."""
     heading, less = f"{title}{weights.title(described)}", ("weight",)
     yield ScoreTable(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
     head = ("served from", "events", "weight", "served", "came true", "off by")
@@ -222,7 +222,7 @@ def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
 
 
 def challengers(shadows: Sequence[Described]) -> ScoreTable:
-    """Return each challenger beside the champion that it challenged, by the losses of both on the same events."""
+    """Return each challenger beside its champion, by the losses of both on the same events."""
     rows = [
         [
             *(f"{each[side]['calibrator'] or '–'} {each[side]['config']}" for side in ("challenger", "champion")),
@@ -247,7 +247,7 @@ def challengers(shadows: Sequence[Described]) -> ScoreTable:
 
 
 def models(versions: Sequence[Described], title: str = "") -> ScoreTable:
-    """Return the versions of the model: the map that each began with, and the results of its forecasts."""
+    """Return the versions of the model: the map with which each began, and the results of its forecasts."""
     rows = [
         [
             each["version"],
@@ -289,7 +289,7 @@ def ages(described: Described) -> ScoreTable:
 
 
 def forecasts(found: Described) -> ScoreTable:
-    """Return how many raw forecasts there were lately and before, and how far they have shifted."""
+    """Return the numbers of raw forecasts lately and before, and the shift of their distribution."""
     rows = [
         [words, _count(found[n]), _percent(found[median])]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))

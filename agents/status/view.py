@@ -1,4 +1,4 @@
-"""What the pages say first, as plain values: sentences and pictures. Templates only place them."""
+"""The top of the pages, as plain values: sentences and pictures. Templates only place them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -17,14 +17,14 @@ Described = Mapping[str, Any]
 _TONES: Final = {"right": "good", "warming up": "wait", "no labels": "wait"} | dict.fromkeys(
     ("withheld", "off", "no input"), "bad"
 )
-#: Share of the highest scores of which the first sentences tell.
+#: Share of the highest scores in the first sentences.
 _TOP: Final = 0.02
-#: Partitions whose maps are drawn; more lines than this nobody can tell apart.
+#: Most partitions whose maps are drawn: nobody can tell more lines apart.
 LINES: Final = 6
 
 
 def facts(worker: Described) -> list[tuple[str, str]]:
-    """Return what there is to say of the worker itself, by name."""
+    """Return facts about the worker, by name."""
     numbers = [str(each["partition"]) for each in worker["partitions"]]
     listed = ", ".join(numbers) if len(numbers) <= 12 else f"{len(numbers)}: {numbers[0]} to {numbers[-1]}"
     ago = worker["seconds_since_update"]
@@ -73,13 +73,13 @@ def stream(
 
 
 def _unknown(described: Described) -> Described:
-    """Return how a stream stands of which no record has come since its course is kept."""
+    """Return the state of a stream without any record since its course is kept."""
     said = (described.get("warm_up") or {}).get("words", "")
     return {"state": "warming up", "since_ms": None, "words": said, "todo": ""}
 
 
 def _figures(described: Described) -> tuple[Described | None, str]:
-    """Return the means that the first sentence tells, and of which time they are; None of classes and numbers."""
+    """Return the means for the first sentence, and their time; None for classes and numbers."""
     if "course" not in described or described.get("vectors"):
         return None, ""
     kept = described["course"]["since"]
@@ -87,7 +87,7 @@ def _figures(described: Described) -> tuple[Described | None, str]:
 
 
 def _warmed(described: Described, figures: Described | None) -> str:
-    """Say what came true in the warm-up, while no outcome of a later forecast is known."""
+    """Say what came true in the warm-up, as long as no later forecast has an outcome."""
     found = described.get("warm_up") or {}
     if figures is None or figures["known"] or not found.get("resolved"):
         return ""
@@ -132,7 +132,7 @@ def _top(described: Described) -> dict[str, Any] | None:
 
 
 def _vectors(described: Described) -> Iterator[str]:
-    """Say of classes and numbers how far the model's and what is served is off."""
+    """Say for classes and numbers how far the model and the served forecasts are off."""
     for scored in described.get("vectors", {}).values():
         n, (raw, served) = count(scored["resolved"]), (scored[kind] for kind in KINDS)
         if "coverage" in raw:
@@ -148,12 +148,12 @@ def _vectors(described: Described) -> Iterator[str]:
 
 
 def _missed(of: Described) -> float:
-    """Return how far a level is from the share of outcomes at or below its quantile."""
+    """Return the distance of a level to the share of outcomes at or below its quantile."""
     return float(max(of["below"] - of["level"], of["level"] - of["upto"]))
 
 
 def notes(described: Described) -> Iterator[tuple[str, str]]:
-    """Yield what somebody should look at although the state may be right."""
+    """Yield notes for the reader, also if the state is right."""
     if described.get("frozen"):
         yield "Frozen:", "the map stays as it is. Outcomes are scored, and what serves learns nothing."
     for each in described.get("ages", {}).get("findings", ()):
@@ -177,7 +177,7 @@ def notes(described: Described) -> Iterator[tuple[str, str]]:
 
 
 def _map(described: Described, maps: Sequence[Described], label: str, side: float = 125.0) -> Markup:
-    """Draw the maps of the partitions, where the model's scores lie."""
+    """Draw the maps of the partitions, over the range of the model's scores."""
     seen = [each["forecast"] for each in described.get("raw", {}).get("quantiles", ())] or [0.001, 0.999]
     lines = [
         (
@@ -195,7 +195,7 @@ def _map(described: Described, maps: Sequence[Described], label: str, side: floa
 
 
 def pictures(described: Described, maps: Sequence[Described]) -> list[dict[str, Any]]:
-    """Return the pictures behind the sentence: reliability, and the map from raw to served."""
+    """Return the pictures below the sentences: reliability, and the map from raw to served."""
     name, found = described["stream"], list[dict[str, Any]]()
 
     def drawn(title: str, svg: Markup, note: str) -> None:

@@ -14,11 +14,11 @@ class Followed:
 
     #: Source records that intake has committed.
     records: int = 0
-    #: Those that became a forecast or label, a dead letter, or nothing.
+    #: Source records that became a forecast or label, a dead letter, or nothing.
     sent: int = 0
     dead: int = 0
     passed: int = 0
-    #: Records in their place that equal the mapping's.
+    #: Records that equal what the mapping makes, each at its place.
     forecasts: int = 0
     routes: int = 0
     labels: int = 0
@@ -26,9 +26,9 @@ class Followed:
     raw_answers: int = 0
     #: Repeated records: they change nothing after intake.
     copies: int = 0
-    #: Dead letters whose reason depends on the moment; the rest of the letter is as it must be.
+    #: Dead letters whose reason depends on the time of reading. The rest of the letter is right.
     of_the_moment: int = 0
-    #: Records made of what an operator left out, by an intake that did not know of it yet.
+    #: Records made of records that an operator left out, by an intake that did not know of it yet.
     unaware: int = 0
     #: Source records that are not committed yet.
     waiting: int = 0
@@ -51,7 +51,7 @@ class RouterCounts:
     #: Input records folded.
     routes: int = 0
     labels: int = 0
-    #: Records in their place that equal the derived ones.
+    #: Records that equal the derived ones, each at its place.
     outcomes: int = 0
     dead_letters: int = 0
     #: Repeated records: the ledger drops them.
@@ -71,7 +71,7 @@ class Account:
     router: RouterCounts = field(default_factory=RouterCounts)
     #: Fates of routes and labels, by `state.routes.FATES`.
     routed: dict[str, int] = field(default_factory=dict)
-    #: Differences, and what could not be judged, one sentence each.
+    #: Differences, and records that could not be judged, one sentence each.
     differences: list[OutputDifference] = field(default_factory=list)
     unable: list[str] = field(default_factory=list)
     #: As ``sources``, of each source partition.
@@ -80,7 +80,7 @@ class Account:
     left: AuditProgress = field(default_factory=AuditProgress)
 
     def differ(self, counts: Followed | RouterCounts, difference: OutputDifference) -> None:
-        """Count a difference; the first ones of a partition are named."""
+        """Count a difference. The first ones of a partition get a sentence."""
         counts.differences += 1
         if counts.differences <= NAMED:
             self.differences.append(difference)

@@ -1,4 +1,4 @@
-"""Reads the records of two inputs in the order of the fold, which the journal has, see `state.journal`."""
+"""Reads the records of two inputs in the order in which they were applied, from the journal (`state.journal`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from streams.records.merge import KafkaRecord, Merged
 
 #: Most records of a part.
 PART: Final = 2000
-#: Fewest records that are folded before rows are written.
+#: Rows are written after at least this many folded records.
 FOLDED: Final = 20_000
 
 Engine = TypeVar("Engine", bound=Fold)
@@ -37,7 +37,7 @@ NOTHING: Final = Reached()
 
 
 class FoldedPart(NamedTuple):
-    """Records of one entry that were folded one after another, and whether these are its last. A tick has none."""
+    """Records of one entry that were folded in a row, and whether they end the entry. A tick has no records."""
 
     entry: Entry
     records: list[Merged]
@@ -48,11 +48,11 @@ class Along:
     """Yields records in the order of a journal.
 
     ``place``: the journal's topic and partition, for people.
-    ``partition, labels``: partition and labels of the inputs, which differences name.
+    ``partition, labels``: partition and labels of the inputs, for messages.
     ``inputs``: the records of both inputs, from ``begins`` on.
     ``begins``: next offset of each input.
     ``order``: see `Reached`.
-    ``applied``: records that were folded before: those of entries that came earlier than ``order`` are passed over.
+    ``applied``: number of records that were folded before. Entries before ``order`` are passed over.
     ``ends``: whether to end before an entry that has a configuration.
     """
 
@@ -72,7 +72,7 @@ class Along:
         self._journal, self._inputs = journal, inputs
         self.next = list(begins)
         self._order = list(order)
-        #: From which offsets on the order of what was folded is known; and the number of the last entry.
+        #: Offsets from which on the order of the folded records is known, and the number of the last entry.
         self._since = [min([at for topic, at in order if topic == n], default=begin) for n, begin in enumerate(begins)]
         self._number = 0
         self._known = applied - len(self._order)
@@ -86,15 +86,15 @@ class Along:
     def parts(self) -> Iterator[FoldedPart]:
         """Yield the records that were not folded before, entry by entry.
 
-        Raises Differs if the inputs do not hold what was folded, or an entry contradicts earlier ones.
+        Raises Differs if the inputs lack a folded record, or an entry contradicts earlier ones.
         Raises Unauditable if entries are missing or damaged.
         """
         for record in self._journal:
             try:
                 entry = Entry.decode(record.value or b"")
             except CorruptFrame as exc:
-                raise Unauditable(f"{self._place} offset {record.offset} is no entry of a journal: {exc}") from exc
-            if not self._late(entry):  # whatever build wrote it
+                raise Unauditable(f"{self._place} offset {record.offset} is not a journal entry: {exc}") from exc
+            if not self._late(entry):  # any build may have written it
                 if self._ends(entry.config):
                     return
                 yield from self._parts(entry, record.offset)
@@ -135,7 +135,7 @@ class Along:
                 yield topic, record
 
     def _late(self, entry: Entry) -> bool:
-        """Whether an entry says nothing new: a worker wrote it that had lost the partition, behind later ones."""
+        """Whether an entry is out of date: a worker that had lost the partition wrote it, behind later ones."""
         if any(end > at for end, at in zip(entry.ends, self.next, strict=True)):
             return False
         if entry.tick:
@@ -158,11 +158,11 @@ class Along:
             ended = at + PART >= len(topics)
             if ended and tuple(self.next) != entry.ends:
                 fields = {"ends": (list(entry.ends), list(self.next))}
-                raise self._contradicts(offset, "an entry that ends elsewhere than its records", fields)
+                raise self._contradicts(offset, "the entry ends elsewhere than its records", fields)
             yield FoldedPart(entry, records, ended)
 
     def _left(self, entry: Entry, offset: int) -> bytes:
-        """Return the topics of an entry's records that are not folded yet."""
+        """Return the topics of the records of an entry that are not folded yet."""
         if any(begin > at for begin, at in zip(entry.begins, self.next, strict=True)):
             raise Unauditable(
                 f"{self._place} goes on at offsets {list(entry.begins)} of {' and '.join(self._labels)}, and what is "
@@ -175,20 +175,20 @@ class Along:
         done = bytes([topic for topic, _ in known])
         agree = topics.startswith(done) or done.startswith(topics)
         if not agree or known != self._order[len(self._order) - len(known) :]:
-            raise self._contradicts(offset, "an entry that contradicts those before it: they overlap, and must agree")
+            raise self._contradicts(offset, "the entry contradicts earlier ones that it overlaps")
         self._order, self._since = known, list(entry.begins)
         return topics[len(done) :]
 
     def _next(self, entry: Entry, topic: int, offset: int) -> KafkaRecord:
         record = next(self._inputs[topic], None)
         if record is None:
-            what = f"an entry of more records than {self._labels[topic]} has"
+            what = f"the entry has more records than {self._labels[topic]}"
             raise self._contradicts(offset, what, {"ends": (list(entry.ends), list(self.next))})
         self.next[topic] = record.offset + 1
         return record
 
     def _check(self, entry: Entry, topic: int, record: KafkaRecord, *, final: bool) -> None:
-        """Require that a record is the one that was folded, and the last of its topic if ``final``."""
+        """Require that this record was folded, and is the last of its topic if ``final``."""
         if final != (record.offset == entry.ends[topic] - 1):
             what = (
                 "records were lost, or others added, since they were folded: the journal counts up to offset "

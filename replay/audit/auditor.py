@@ -34,12 +34,12 @@ from streams.kafka.topics import TopicsError
 from streams.records import skips
 from streams.sources.registry import RegistryError
 
-#: Exit statuses: all agree, something differs, it could not be checked.
+#: Exit statuses: all records agree, some differ, or they could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
 #: Errors that end an audit: the topics or the brokers do not allow it.
 _UNREADABLE = KafkaError, TopicsError, RegistryError, BrokenProcessPool, OSError
-#: Differing rows that a message names.
+#: A message names so many differing rows.
 _NAMED: Final = 3
 
 #: Offset, key and row of each record.
@@ -60,10 +60,11 @@ def run(
 
     ``json_output``: print one JSON object as the last line of the output, and everything else to standard error.
     ``disk``: keep the derived state in a temporary RocksDB instead of memory.
-    ``checkpoint``: directory of the last audit's progress, where this one goes on; each partition that agrees leaves
-      its own progress there. None: begin with the first record, and leave nothing.
+    ``checkpoint``: directory with the progress of the last audit. This audit goes on from it, and writes the progress
+      of each partition that agrees. None: begin with the first record, and write no progress.
     ``sources``: follow every record from its source first, through intake and router.
-    ``snapshot, signers``: where to begin (`replay.snapshot`), and who may have signed it; None: first record, whoever.
+    ``snapshot, signers``: a snapshot to begin with (`replay.snapshot`), and who may have signed it. None: begin with
+    the first record; anybody.
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
@@ -115,7 +116,7 @@ class _Task:
     span: Span
     #: As in `run`.
     disk: bool
-    #: File of its checkpoint, and the identity of that; None without checkpoints.
+    #: File of the partition's checkpoint, and the identity that the file must have; None without checkpoints.
     checkpoint: Path | None
     of: dict[str, Any]
 
@@ -153,7 +154,7 @@ def _partition(task: _Task) -> Verdict:
 
 
 def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict) -> None:
-    """Derive a partition's answers, from a checkpoint if there is one, and leave another."""
+    """Derive a partition's answers, from a checkpoint if there is one, and write a new one."""
     partition, span = task.partition, task.span
     recorded = reader.in_force(partition)
     path = task.checkpoint
@@ -198,7 +199,7 @@ def begun(settings: Settings, partition: int, loaded: Loaded, rows: RowStore, ch
 
     Raises Unauditable if the changelog has another row.
 
-    ``changelog``: offset, key and row of changelog records from before the first worker, as far as they are kept.
+    ``changelog``: offset, key and row of the changelog records before the first worker that brokers still have.
     """
     wrong = list(_wrong(changelog, rows))
     if wrong:

@@ -1,4 +1,4 @@
-"""Checkpoint files: an audit leaves them, and the next audit goes on from them.
+"""Checkpoint files: an audit writes them, and the next audit goes on from them.
 
 A file is a sequence of frames; the last is a hash of all others. The first is a JSON object that identifies what was
 audited, so that a file of something else is refused.
@@ -28,12 +28,12 @@ from streams.config.in_force import InForce
 VERSION: Final = 5
 #: Name of the file of the sources in the directory of checkpoints.
 SOURCES: Final = "sources"
-#: Prefixes of files of the rows of a router: those that it has come to, and those that it began with.
+#: Prefixes of files with a router's rows: the rows at the end of the audit, and those that it began with.
 ROUTER, BEGAN = "router-", "began-"
 #: Kinds of frames: the head, rows or other entries, the hash. From `_RECENT` on: the last derived records of each
 #: output.
 _HEAD, _ENTRY, _END, _RECENT = range(4)
-#: Kind, and the lengths of key and value; `_NONE` for none.
+#: Kind of a frame, and the lengths of key and value; `_NONE`: there is none.
 _FRAME: Final = Struct("<BII")
 _NONE: Final = (1 << 32) - 1
 #: Rows written to a store at once.
@@ -47,7 +47,7 @@ _Frame = tuple[int, bytes | None, bytes | None]
 
 
 def _write(path: Path, of: Mapping[str, Any], head: Mapping[str, Any], frames: Iterable[_Frame]) -> None:
-    """Write a file; ``of`` identifies what was audited, and must be the same when the file is read."""
+    """Write a file. ``of`` identifies what was audited; a reader must give the same."""
     hashed = blake2b(digest_size=32)
     with atomic_file.written(path) as file:
         for kind, *parts in ((_HEAD, None, orjson.dumps({"version": VERSION, "of": of, **head})), *frames):
@@ -66,15 +66,15 @@ def _read(
 ) -> T:
     """Return what ``take`` makes of the head and the frames of a file.
 
-    Raises Unauditable if the file is damaged, belongs to something else, or has a version that cannot be continued;
-    ``first`` says what is audited after it is deleted.
+    Raises Unauditable if the file is damaged, belongs to something else, or has a version that cannot be continued.
+    ``first`` says, for the message, what an audit does once the file is deleted.
     """
     try:
         with path.open("rb") as file:
             hashed = blake2b(digest_size=32)
 
             def frames() -> Iterable[_Frame]:
-                """Yield all frames but the last, which must be the hash of the others."""
+                """Yield all frames but the last one, which must be the hash of the others."""
                 while True:
                     frame = file.read(_FRAME.size)
                     kind, *lengths = _FRAME.unpack(frame)
@@ -89,7 +89,7 @@ def _read(
             found = iter(frames())
             head = orjson.loads(next(found)[2] or b"")
             if head["version"] != VERSION:
-                raise ValueError(f"it is of version {head['version']}, this reads {VERSION}")
+                raise ValueError(f"its format has version {head['version']}, this program reads {VERSION}")
             for name in of:
                 if head["of"].get(name) != of[name]:
                     raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {of[name]!r}")
@@ -119,10 +119,9 @@ def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
-    """Return a hash of the owners of a partition before a place; it never changes.
+    """Return a hash of the owners of a partition before an offset. It never changes.
 
-    One that stood still may say later that it took the partition up where another has done so meanwhile. The last
-    counts.
+    A worker that stood still may announce the same place later than another one did. The last announcement counts.
     """
     last = {each.applied: each for each in recorded if each.applied < applied}
     said = [[each.claim, each.applied, each.digest] for each in last.values()]
@@ -132,7 +131,7 @@ def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
 def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], derivation: Derivation) -> None:
     """Write a checkpoint of a partition.
 
-    ``of``: identity of what was audited: partition, topics and their ids. It must be the same when the file is read.
+    ``of``: identity of what was audited: partition, topics and their ids. A reader must give the same.
     ``recorded``: all configurations in force that workers wrote.
     ``derivation``: the progress to go on from.
     """
@@ -163,7 +162,7 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
 
     def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Derivation:
         if _taken_before(recorded, head["applied"]) != head["taken"]:
-            raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
+            raise ValueError("the topic of configurations now names other earlier owners of the partition")
         identify, recent = list(IDENTIFY.values()), [list[Derived]() for _ in IDENTIFY]
         for kind, key, value in _put_back(frames, rows):
             topic = kind - _RECENT
@@ -183,7 +182,7 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
 
 
 def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:
-    """Return headers for JSON, with one character for each byte."""
+    """Return headers as JSON has them, with one character for each byte."""
     return [(name, None if value is None else value.decode("latin-1")) for name, value in headers]
 
 
@@ -227,9 +226,9 @@ class AuditProgress:
 
     #: Id of each source topic; a topic's position here is its number in ``left``.
     ids: dict[str, str] = field(default_factory=dict)
-    #: First offset not judged, by source partition (``topic/partition``).
+    #: First offset that is not judged yet, by source partition (``topic/partition``).
     sources: dict[str, int] = field(default_factory=dict)
-    #: First offset not read of intake's topics, by label and partition (``forecasts/0``).
+    #: First offset that is not read yet of intake's topics, by label and partition (``forecasts/0``).
     written: dict[str, int] = field(default_factory=dict)
     #: Entries of records whose source record, route or label is not judged yet.
     left: list[tuple[bytes, bytes]] = field(default_factory=list)

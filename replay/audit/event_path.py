@@ -29,16 +29,16 @@ from streams.records.skips import PoisonError
 READ: Final = ("forecasts", "routes", "calibrated", "labels", "outcomes", "resolved", "dead-letters")
 #: Most characters of a source record that are shown.
 _SHOWN: Final = 300
-#: Exit statuses: something speaks of the event, nothing does, the topics cannot be read.
+#: Exit statuses: a record names the event, none does, or the topics cannot be read.
 FOUND, NOTHING, UNREAD = 0, 1, 2
 
 
-#: Records that speak of an event, by the label of their topic.
+#: Records that name an event, by the label of their topic.
 _Read = dict[str, list[Any]]
 
 
 class PathStep(NamedTuple):
-    """A record that speaks of an event."""
+    """A record that names an event."""
 
     #: ``source``, or the label of its topic.
     stage: str
@@ -46,14 +46,14 @@ class PathStep(NamedTuple):
     place: str
     #: Its Kafka timestamp, ms; None where the record is not there.
     ts: int | None
-    #: What it says; of a source record its text.
+    #: Content of the record; of a source record its text.
     said: Any
-    #: What is to be known of it.
+    #: A remark for the reader.
     note: str = ""
 
 
 def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
-    """Print the path of an event, and return the exit status: 0, 1 if nothing speaks of it, 2 if it cannot be read."""
+    """Print the path of an event, and return the exit status: 0, 1 if no record names it, 2 if it cannot be read."""
     console = Console(stderr=json_output)
     try:
         steps = path(settings, event_id)
@@ -83,7 +83,7 @@ def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
 
 
 def path(settings: Settings, event_id: str) -> list[PathStep]:
-    """Return what the topics hold of an event, in the order in which it goes through them.
+    """Return the records of an event, in the order in which it goes through the topics.
 
     Raises KafkaError, TopicsError, PoisonError or Unauditable if they cannot be read.
     """
@@ -109,7 +109,7 @@ def _step(label: str, record: Any) -> PathStep:  # noqa: ANN401 - as aiokafka re
 
 
 async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
-    """Return the records of each topic that speak of an event; note what was left out."""
+    """Return the records of each topic that name an event; note which records were left out."""
     quoted, holds = orjson.dumps(event_id), mentions([event_id])
     names = {}
     for label in READ:
@@ -125,7 +125,7 @@ async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int
                 if topic in letters and (said := skips.of_dead_letter(value)):
                     name, partition, offset, why = said
                     skipped.setdefault((name, partition), {})[offset] = why
-                # Text that is not ASCII may be written in another way by somebody else.
+                # Other programs may escape text that is not ASCII in another way.
                 if topic in letters:
                     speaks = holds(_refused(value))
                 else:
@@ -151,7 +151,7 @@ def _refused(letter: bytes) -> bytes:
 
 
 class _Origin(NamedTuple):
-    """A source record; the source's name is empty where a dead letter names its topic alone."""
+    """A source record. The source's name is empty if a dead letter names only the topic."""
 
     name: str
     topic: str
@@ -163,7 +163,7 @@ class _Origin(NamedTuple):
 
 
 def _origin(plan: AuditPlan, said: dict[str, Any]) -> _Origin | None:
-    """Return the source record that a record was made of; None if it was made of none."""
+    """Return the source record from which a record was made; None if there is none."""
     if "reason" in said and said.get("topic") in plan.ids:
         return _Origin("", said["topic"], said["partition"], said["offset"])
     if "origin" not in said:
@@ -198,7 +198,7 @@ def _source(plan: AuditPlan, reader: PartitionReader, origin: _Origin, found: _R
 
 
 def _becomes(made: Sequence[Made], found: _Read) -> str:
-    """Return what a record becomes, and whether that is there."""
+    """Return what a record becomes, and whether the topics hold it."""
     if not made:
         return "becomes nothing: `when` or `skip` passes it over"
     parts = []
@@ -214,7 +214,7 @@ def _becomes(made: Sequence[Made], found: _Read) -> str:
 
 
 def verdict(steps: Sequence[PathStep]) -> str:
-    """Return the progress of an event, in one sentence."""
+    """Say in one sentence how far an event has come."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
         (not there, "no record speaks of this event"),

@@ -1,11 +1,11 @@
 """Follows every record from its source through intake and router, up to where the worker's audit begins.
 
-Two passes run in as many processes as there are processors. The first reads what intake and router have written, and
-keeps of each record its place, its origin and a hash, sorted on disk. The second maps the sources and folds the
-router's inputs again, and compares the result with those entries in order. So memory does not grow with the topics,
-only with the router's state.
+Two passes run in as many processes as there are processors. The first reads the records that intake and router have
+written. It keeps place, origin and a hash of each, sorted on disk. The second maps the sources and folds the router's
+inputs again, and compares the result with those entries in order. So memory does not grow with the topics, only with
+the router's state.
 
-A group that was moved is followed from the move on, see `replay.first_rows.Upstream`.
+If a group was moved, its records are followed from the move on, see `replay.first_rows.Upstream`.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
     Raises KafkaError, TopicsError or OSError if they cannot be read.
 
     ``disk``: keep the router's derived state in a temporary RocksDB instead of memory.
-    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on there, and leaves its
+    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on from it, and writes its
       own progress if nothing differs.
     """
     plan = planned(settings, None if checkpoint is None else checkpoint / settings.app_id)
@@ -100,7 +100,7 @@ def _followed(plan: AuditPlan, at: Path, processes: Processes, *, disk: bool) ->
 
 
 def is_judged(settings: Settings, left: AuditProgress, topic: str, number: int, offset: int) -> bool:
-    """Whether the next audit begins after a record of a source, of the routes or of the labels."""
+    """Whether a record is behind this audit: the next one begins after it."""
     if topic in (settings.routes, settings.labels):
         rows = left.routers.get(number)
         return rows is not None and offset < rows.next[topic == settings.labels]
@@ -108,7 +108,7 @@ def is_judged(settings: Settings, left: AuditProgress, topic: str, number: int, 
 
 
 def _unjudged(plan: AuditPlan, account: Account) -> list[str]:
-    """Return what could not be judged, one sentence each."""
+    """Return sentences about records that could not be judged."""
     found = []
     for span in plan.sources:
         gone = account.by_source[str(span)].gone
@@ -260,7 +260,7 @@ class _Single:
 
 
 def _written(at: Path, partition: int) -> Path:
-    """Return the directory of the first pass's entries of a partition."""
+    """Return the directory in which the first pass keeps the entries of a partition."""
     return at / f"written-{partition}"
 
 

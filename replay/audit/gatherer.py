@@ -1,6 +1,6 @@
-"""The first pass from the sources on: what intake and router have written, as entries that are met in order.
+"""The first pass of an audit from the sources on: turns what intake and router have written into sorted entries.
 
-Of each record an entry keeps where it stands, what it was made of, and a hash.
+An entry keeps the place of a record, its origin, and a hash.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,13 +24,13 @@ class Gatherer:
     """Turns what intake and router have written to one partition of each topic into entries."""
 
     def __init__(self, plan: AuditPlan, partition: int) -> None:
-        #: What no source leads to, and what an operator left out of sources, routes and labels.
+        #: Records that no source explains, and records that an operator left out of sources, routes and labels.
         self.found = Account()
 
         self._plan = plan
         self._partition = partition
         self._numbers = {span.topic: span.number for span in plan.sources}
-        #: Of each id the topic.
+        #: The topic of each id.
         self._named = {topic_id: topic for topic, topic_id in plan.ids.items()}
         self._places: dict[str, tuple[str, int] | None] = {}
         self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
@@ -89,7 +89,7 @@ class Gatherer:
         return made.entry(intake_verifier.prefix_of(self._numbers[place[0]], place[1], offset))
 
     def _of_command(self, label: int, read: dict[str, Any]) -> bool:
-        """Return whether a route was loaded or a label erases: a command wrote it, and no source explains it."""
+        """Return whether a command wrote this record, not intake: a route that was loaded, or a label that erases."""
         loaded = label == ROUTES and str(read["origin"][0]).startswith(f"{LOADED}@")
         erases = label == LABELS and read.get("erase") is True and "origin" not in read
         self.found.sources.loaded += loaded
@@ -97,18 +97,18 @@ class Gatherer:
         return loaded or erases
 
     def _raw_answer(self, value: bytes) -> tuple[dict[str, Any], bytes] | None:
-        """Return a raw answer, and its value without the id of a schema; None of all other answers."""
+        """Return a raw answer, and its value without the schema's id; None if the answer is not raw."""
         if value[:1] != b"\0":
             return (orjson.loads(value), value) if b'"calibrated":false' in value else None
         read = self._values.fields(value)
         return (read, self._values.bare(value)) if read.get("calibrated") is False else None
 
     def _stamp(self, label: int, record: KafkaRecord) -> int | None:
-        """Return the Kafka timestamp of a record where it is that of what it was made of."""
+        """Return the Kafka timestamp of a record if the record keeps that of its origin."""
         return max(0, record.timestamp) if label in self._plan.stamped else None
 
     def _source(self, name: str) -> tuple[str, int] | None:
-        """Return topic and partition that an origin names; None if that topic is not there any more."""
+        """Return topic and partition that an origin names; None if the topic is gone."""
         if name not in self._places:
             _, _, rest = name.rpartition("@")
             topic_id, _, partition = rest.partition("/")

@@ -1,9 +1,9 @@
-"""What intake has made of one source partition, made again of its records and compared.
+"""Maps the records of one source partition again, and compares the result with what intake has written.
 
-Every record that intake writes names the source record it was made of. So the records of a source partition and what
-was found of them are walked together, by the offsets of the source. Memory holds one source record at a time.
+Every record that intake writes names its source record. So source records and the records found are walked together, by
+the offsets of the source. Memory holds one source record at a time.
 
-Intake may send a record twice, byte for byte. What comes again with other bytes is a difference.
+Intake may send a record twice, byte for byte. If it comes again with other bytes, that is a difference.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ def prefix(topic: int, partition: int) -> bytes:
 
 
 def prefix_of(topic: int, partition: int, offset: int) -> bytes:
-    """Return the key prefix of the entries of what was made of a source record."""
+    """Return the key prefix of entries whose records were made of one source record."""
     return _RECORD.pack(b"S", topic, partition, offset)
 
 
@@ -41,12 +41,12 @@ _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers
 
 
 class IntakeVerifier:
-    """Compares what was found of one source partition with what its records become.
+    """Compares the records found for one source partition with what its records become.
 
-    ``mapper``: makes of its records what intake makes.
+    ``mapper``: maps source records as intake does.
     ``served``: reads a record by the number of its label, its partition and its offset, to show what differs.
-    ``earlier``: reads a source record that is judged elsewhere by its offset; None if it is not there any more.
-    ``values``: compares values that were served with those that are made.
+    ``earlier``: reads, by its offset, a source record that is judged elsewhere; None if it is gone.
+    ``values``: compares found values with derived ones.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class IntakeVerifier:
         earlier: Callable[[int], KafkaRecord | None],
         values: OutputValues,
     ) -> None:
-        #: What was found, with the entries of source records that are not judged yet.
+        #: The findings, with the entries of source records that are not judged yet.
         self.found = Account(left=AuditProgress(sources={str(span): max(span.begin, span.committed)}))
 
         self._checked = self.found.sources
@@ -124,13 +124,13 @@ class IntakeVerifier:
         self._count(made)
 
     def _unaware(self, record: KafkaRecord) -> set[bytes]:
-        """Return what an intake may have made of a record before it knew that it is left out."""
+        """Return what intake may have made of a record before it knew that the record is left out."""
         plain = self._earlier(record.offset) if isinstance(record.value, Skipped) else None
         made = [] if plain is None else self._mapper.make(plain, NEVER)
         return {each.digest for each in made} | {each.packed for each in made if each.label == ANSWERS}
 
     def _wait(self, record: KafkaRecord, found: list[FoundRecord]) -> None:
-        """Keep what was found of a record that intake has not committed for when it has."""
+        """Keep entries of a source record that intake has not committed yet, for the next audit."""
         self._checked.waiting += 1
         span = self._span
         of = prefix_of(span.number, span.partition, record.offset)
@@ -190,7 +190,7 @@ class IntakeVerifier:
         )
 
     def _nothing_there(self, offset: int, found: list[FoundRecord]) -> None:
-        """Judge what was made of a source record that is not there."""
+        """Judge records whose source record is gone."""
         span = self._span
         if offset < span.first:
             self._checked.gone += offset >= span.committed
@@ -202,7 +202,7 @@ class IntakeVerifier:
             self._show(each, None, f"made of {span}@{offset}, which is not there: the source has no such record")
 
     def _again(self, offset: int, found: list[FoundRecord]) -> None:
-        """Compare what came of a record that is judged elsewhere, by an earlier audit or in the next group: copies."""
+        """Compare copies that belong to a source record which an earlier audit or the next group judges."""
         record = self._earlier(offset)
         if record is None:
             self._checked.gone += 1
@@ -215,7 +215,7 @@ class IntakeVerifier:
                 self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[FoundRecord]) -> list[Made]:
-        """Return what a record becomes; where only the moment decided, what it became."""
+        """Return what a record becomes. If only the time of reading decides, the record found is right."""
         made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):
@@ -227,7 +227,7 @@ class IntakeVerifier:
         return made
 
 
-#: Stands behind the last group.
+#: Marks the end, behind the last group.
 _NONE: Final[tuple[int, list[FoundRecord]]] = (NEVER, [])
 
 

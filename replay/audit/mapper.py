@@ -1,4 +1,4 @@
-"""What intake makes of the records of a source partition, made again by intake's own code."""
+"""Maps the records of a source partition again, by intake's own code."""
 
 import asyncio
 from bisect import bisect_right
@@ -26,13 +26,13 @@ class Made(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """What an entry has of it."""
+        """The hash that an entry keeps of it."""
         key, value, stamp, headers = self.record
         return digest(self.partition, key, value, stamp, headers)
 
     @property
     def packed(self) -> bytes:
-        """What an entry has of an answer that was written in Avro."""
+        """The same of an answer that was written in Avro."""
         key, value, stamp, headers = self.record
         return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
 
@@ -48,9 +48,9 @@ def made(making: Making) -> list[Made]:
 
 
 class Mapper:
-    """Makes what intake made of the records of one source partition, by what it ran when it did.
+    """Maps the records of one source partition as intake did, each by the configuration that intake ran then.
 
-    `Unauditable` of a record before all that intake has written down.
+    Raises Unauditable for a record older than the first configuration that intake has written down.
     """
 
     def __init__(self, plan: AuditPlan, span: SourceSpan) -> None:
@@ -64,7 +64,7 @@ class Mapper:
         self._unstamped = set(range(LETTERS)) - plan.stamped
 
     def shown(self, offset: int) -> str:
-        """Return what people are told of the mapping of the record at an offset."""
+        """Return the mapping of the record at an offset, in words."""
         at = self._at(offset)
         return f"mapping {self._names[at][:8]}, in force from offset {self._since[at]} on"
 
@@ -73,7 +73,7 @@ class Mapper:
         return self._make(self._at(record.offset), record, now)
 
     def before(self, record: KafkaRecord) -> list[Made]:
-        """Return what a record becomes by the mapping before; nothing where there is none."""
+        """Return what a record becomes by the mapping before; nothing if there was none."""
         at = self._at(record.offset)
         return self._make(at - 1, record, NEVER) if at else []
 

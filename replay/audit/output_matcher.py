@@ -1,7 +1,7 @@
 """Compares the records of an output topic with those derived from the inputs.
 
-Outputs are in the order of the fold. A crash may repeat some of them, byte for byte, at any later place. So a record is
-the next derived one, a copy of an earlier one, or a difference.
+Outputs are in the order of the inputs. A crash may repeat some of them later, byte for byte. So a record is the next
+derived one, a copy of an earlier one, or a difference.
 """
 
 from collections import deque
@@ -86,7 +86,7 @@ class Matcher:
     """Compares the records of one output topic with the derived ones, in order.
 
     ``identify``: returns a record's identity from its fields; KeyError or TypeError if it is no record of the topic.
-    ``elsewhere``: whether another stage, intake or the router, has read the input of a record, by its identity.
+    ``elsewhere``: whether intake or the router, not the worker, made a record, by its identity.
     ``since``: progress of an earlier audit.
     """
 
@@ -114,7 +114,7 @@ class Matcher:
         return Settled(self.next, self.matched, self.copies, tuple(self._order))
 
     def meet(self, derived: Iterable[Derived]) -> None:
-        """Find the record of each derived output in turn; raises `Differs` at the first that is missing or differs."""
+        """Find the record of each derived output in turn; raises `Differs` if one is missing or differs."""
         for each in derived:
             for record in self._records:
                 self.next = record.offset + 1
@@ -129,20 +129,20 @@ class Matcher:
             self._remember(each)
 
     def rest(self, *, whole: bool, due: Callable[[Any, int], bool]) -> int:
-        """Read to the end, and return the number of records that were not derived.
+        """Read to the end, and return the number of records behind the last derived one.
 
         Raises Differs if there is one that must not be, or a copy differs from its original.
 
-        ``whole``: whether all inputs were folded, so that there must be none. Otherwise only copies of what is made of
-          one input record, whose identity is its place, must be the same.
-        ``due``: whether the clock may have brought about a record, by its identity and timestamp.
+        ``whole``: whether all inputs were folded, so that nothing but copies may follow. Otherwise further records may
+          come; only copies of a record whose identity is its place must be equal.
+        ``due``: whether the clock may have caused a record, by its identity and timestamp.
         """
         found = 0
         for record in self._records:
             identity = self._identity(record)
             if self._passed(record, identity):
                 continue
-            # An event that came back after its row had left may be answered anew, behind the last entry.
+            # An event that comes again after its row was deleted may get a new answer, behind the last entry.
             again = self._recent.get(identity)
             if (whole or (again and type(identity) is tuple)) and not due(identity, record.timestamp):
                 if again:
@@ -183,7 +183,7 @@ class Matcher:
                 del self._recent[oldest]
 
     def _instead(self, derived: Derived, record: KafkaRecord, identity: object) -> OutputDifference:
-        """Describe a record that is in the place of a derived one."""
+        """Describe a record that stands where a derived one should be."""
         if identity == derived.identity:
             return self._unlike(record, derived, "served and derived differ")
         if identity in self._recent:

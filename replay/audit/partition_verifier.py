@@ -2,8 +2,8 @@
 
 The engine folds the inputs in the order of the journal, each entry under the configuration that it names. A worker does
 the same after a crash; an audit begins with the first record. An entry is in the journal only once its outputs are
-acknowledged, so none may be missing. Records after the last entry are not judged yet, nor is what the clock made due
-since: its entry is written with the next checkpoint.
+acknowledged, so no output may be missing. Records after the last entry are not judged yet. Nor is what the clock caused
+since: the next checkpoint writes its entry.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Checked:
     #: Input records folded.
     forecasts: int = 0
     outcomes: int = 0
-    #: Of the outcomes, records that erased an event, and outcomes of events that were erased.
+    #: Records of the outcomes' topic that erased an event, and outcomes of events that were erased.
     erased: int = 0
     #: Output records that equal the derived ones.
     calibrated: int = 0
@@ -59,7 +59,7 @@ class Checked:
 
 
 class Skips(NamedTuple):
-    """Records that dead letters say were left out, up to an offset: topic, partition, offset and reason of each."""
+    """Records that were left out, by the dead letters up to an offset: topic, partition, offset and reason of each."""
 
     next: int = 0
     found: tuple[tuple[str, int, int, str], ...] = ()
@@ -141,7 +141,7 @@ class Rederivation:
 
     @property
     def unable(self) -> str:
-        """Why it ended before the last entry of the journal; empty if it did not."""
+        """Why the audit ended before the last entry of the journal; empty if it did not."""
         return self._configurations.unable
 
     def run(self) -> Iterator[int]:
@@ -226,7 +226,7 @@ class Rederivation:
         self._settle_outputs()
 
     def _due(self) -> Callable[[str, Any, int], bool]:
-        """Return what says whether a tick up to a time, ms, puts a record out, by its topic and identity."""
+        """Return a function that says, by topic and identity, whether a tick up to a time (ms) puts out a record."""
         engine, made = self._under(self._config), {label: list[Derived]() for label in OUTPUTS}
         engine.begin()
 
@@ -241,7 +241,7 @@ class Rederivation:
 def _joined(record: dict[str, Any]) -> _Joined:
     event_id, revision = event_name(record), record["revision"]
     if not isinstance(event_id, str) or type(revision) is not int:
-        raise TypeError("a resolved record has an event_id and a revision")
+        raise TypeError("a resolved record needs an event_id and a revision")
     return _Joined(event_id, revision)
 
 
@@ -255,7 +255,7 @@ def _answer(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - an event, or a pla
         return _place(answer["dead_letter"])
     event_id = event_name(answer)
     if not isinstance(event_id, str):
-        raise TypeError("an answer has an event_id")
+        raise TypeError("an answer needs an event_id")
     return event_id
 
 

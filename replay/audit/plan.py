@@ -40,7 +40,7 @@ class SourceSpan:
     topic: str
     number: int
     partition: int
-    #: Offset of the first record kept, the next offset that intake will commit, and the end.
+    #: Offset of the first record that brokers keep, the next offset that intake will commit, and the end.
     first: int
     committed: int
     end: int
@@ -86,13 +86,13 @@ class AuditPlan:
     mapped: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
     #: Settings by that hash.
     files: dict[str, Settings] = field(default_factory=dict)
-    #: How far earlier audits of the sources have come.
+    #: Progress of earlier audits of the sources.
     begun: AuditProgress = field(default_factory=AuditProgress)
     #: What a checkpoint of this plan belongs to.
     of: dict[str, Any] = field(default_factory=dict)
     #: Directory for the routers' last rows; None if they are not needed.
     leaves: Path | None = None
-    #: What the partitions began with, by number; empty if an earlier audit has come further, or they began without.
+    #: First rows of the partitions, by number; empty if an earlier audit has come further, or there were none.
     given: dict[int, Loaded] = field(default_factory=dict)
 
     @property
@@ -130,7 +130,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
     """
     if all(mode.direct for mode in settings.modes):
-        raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
+        raise Unauditable("no source is for intake: audit without --sources, which follows every record")
     names, journal = _names(settings), settings.router.journal
     partitions = width(settings, [*names, journal])
     ids = [[name, each.topic] for name, each in origins(settings, names).items()]
@@ -147,8 +147,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         journals = [TopicPartition(journal, n) for n in range(partitions)]
         of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
         committed = asyncio.run(_committed(settings, of_sources))
-        # Read the ends of the last topics first: then each record has the one it was made of, and each entry its
-        # outputs.
+        # Read the ends of the last topics first. Then no record lacks its origin, and no entry its outputs.
         order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]
         extents = reader.extents([*journals, *order, *of_sources])
     written = {(label, at.partition): extents[at] for label, each in places.items() for at in each}

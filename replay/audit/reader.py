@@ -20,7 +20,7 @@ from streams.kafka import topics as kafka_topics
 from streams.records import skips
 from streams.records.merge import KafkaRecord
 
-#: Of one partition the extents of the topics of `LABELS`.
+#: The extents of the topics of `LABELS`, for one partition.
 Span = Mapping[str, Extent]
 
 
@@ -29,7 +29,7 @@ class PartitionReader(TopicReader):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        #: By partition the records of the topic of what is in force, without the rows that it began with.
+        #: By partition: the records of the topic of configurations, without first rows.
         self._told: dict[int, dict[bytes, bytes]] = {}
 
     def place(self, label: str, partition: int) -> TopicPartition:
@@ -37,7 +37,7 @@ class PartitionReader(TopicReader):
         return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
 
     def told(self, partition: int) -> dict[bytes, bytes]:
-        """Return the records of the topic of what is in force, of one partition, without its first rows."""
+        """Return a partition's records in the topic of configurations, without its first rows."""
         if partition not in self._told:
             self._told[partition] = self._kept(partition, lambda key: not key.startswith(in_force.FIRST_ROWS))
         return self._told[partition]
@@ -55,7 +55,10 @@ class PartitionReader(TopicReader):
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
     def loaded(self, partition: int) -> Loaded | None:
-        """Return what a partition began with, as `replay.first_rows` wrote it down; None: nothing; raises likewise."""
+        """Return what a partition began with, as `replay.first_rows` recorded it; None if with nothing.
+
+        Raises `Unauditable`.
+        """
         found = self.told(partition)
         if in_force.LOADED not in found:
             return None
@@ -63,14 +66,14 @@ class PartitionReader(TopicReader):
             return Loaded.decode(found[in_force.LOADED])
         except (ValueError, KeyError, TypeError) as exc:
             place = f"{self._settings.configurations}/{partition}"
-            raise Unauditable(f"{place}: what was written down of its first rows cannot be read: {exc!r}") from exc
+            raise Unauditable(f"{place}: the record of its first rows cannot be read: {exc!r}") from exc
 
     def first(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
         """Return the rows that a worker's partition began with; raises `Unauditable` if some were deleted."""
         return self._first(partition, in_force.LOADED_ROW, said.rows, said)
 
     def first_routes(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
-        """Return the rows that a router's partition began with; raises likewise."""
+        """Return the rows that a router's partition began with; raises `Unauditable` if some were deleted."""
         upstream = said.upstream
         return self._first(partition, in_force.LOADED_ROUTE, upstream.routes if upstream else 0, said)
 
@@ -83,7 +86,7 @@ class PartitionReader(TopicReader):
         return rows
 
     def changelog(self, partition: int, until: int | None) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """Yield offset, key and row of what a partition's changelog has; ``until`` an offset, to its end if None."""
+        """Yield offset, key and row of a partition's changelog, up to the offset ``until``; None: to its end."""
         place = self.place("changelog", partition)
         first, end = self.extents([place])[place]
         (records,) = self.stretches({place: (first, end if until is None else min(until, end))})
@@ -91,10 +94,10 @@ class PartitionReader(TopicReader):
             yield record.offset, record.key or b"", record.value
 
     def rows(self, partition: int) -> dict[bytes, bytes]:
-        """Return the rows of a changelog as its last record leaves them, which may grow meanwhile.
+        """Return the present rows of a changelog, which may grow meanwhile.
 
-        The brokers may remove a row whose newer one lies behind what was to be read. So reading goes on to the end of
-        now, until nothing was missing in what was read last: what was removed before that has its newer one in it.
+        Brokers remove a row once a newer one has its key, and the newer one may lie behind the end that was read. So it
+        reads on to the new end, until a stretch has no gaps. The newer rows are then among those that were read.
         """
         place, rows = self.place("changelog", partition), dict[bytes, bytes]()
         at, end = self.extents([place])[place]
@@ -134,7 +137,7 @@ class PartitionReader(TopicReader):
 
 
 def width(settings: Settings, names: Iterable[str]) -> int:
-    """Return how many partitions topics have; `Unauditable` unless all are there and have as many."""
+    """Return the number of partitions; raises `Unauditable` unless all topics exist and have the same number."""
     counts = {}
     for name in names:
         count = asyncio.run(kafka_topics.partitions(settings, name))
@@ -142,12 +145,12 @@ def width(settings: Settings, names: Iterable[str]) -> int:
             raise Unauditable(f"there is no topic {name}")
         counts[name] = count
     if len(set(counts.values())) > 1:
-        raise Unauditable(f"the topics do not have equally many partitions: {counts}")
+        raise Unauditable(f"the topics have different numbers of partitions: {counts}")
     return next(iter(counts.values()))
 
 
 def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Origin]:
-    """Return what the brokers call topics: one that was made anew has the same name and other records."""
+    """Return the ids of topics. A topic that was made anew has the same name, but another id and other records."""
 
     async def ask() -> dict[str, provenance.Origin]:
         client = AIOKafkaClient(**settings.client_options())
@@ -189,7 +192,7 @@ def _names(settings: Settings) -> list[str]:
 
 
 def require_kept(settings: Settings, partition: int, span: Span, since: Mapping[str, int]) -> None:
-    """See that no record that is to be read was deleted; what the journal lacks is seen where it goes on."""
+    """Require that no record to be read was deleted. Gaps of the journal are found later, when it is read."""
     cut = [
         f"{name}/{partition} begins at offset {span[label].first}"
         for label, name in zip(LABELS, _names(settings), strict=True)

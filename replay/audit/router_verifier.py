@@ -1,9 +1,9 @@
 """Derives again what a router sent for one of its partitions, and compares it with what is in the topics.
 
 The router's engine folds routes and labels in the order of the router's journal. Each partition of `outcomes` holds
-records of all partitions of the router. Those of one of them are in the order of its fold, apart from copies, so they
-are read beside the fold and only differences take memory. An entry is in the journal once its outputs are acknowledged.
-Records after the last entry are not judged yet.
+records of all partitions of the router. The records of one router partition keep the order in which it applied its
+inputs, apart from copies. So they are read beside the fold, and only differences take memory. An entry is in the
+journal once its outputs are acknowledged. Records after the last entry are not judged yet.
 """
 
 from collections import OrderedDict
@@ -46,17 +46,17 @@ class _Made(NamedTuple):
 
 
 def prefix(router: int) -> bytes:
-    """Return the key prefix of entries of what a router's partition sent."""
+    """Return the key prefix of entries for records that a router's partition sent."""
     return _OF.pack(b"R", router)
 
 
 def prefix_of(router: int, label: int, partition: int) -> bytes:
-    """Return the key prefix of entries of what a router's partition sent to a partition of a topic."""
+    """Return the key prefix of entries for records that a router's partition sent to a partition of a topic."""
     return prefix(router) + _TO.pack(label, partition)
 
 
 def copies(router: int) -> bytes:
-    """Return the key prefix of entries of a router's partition's last records, of which copies may follow."""
+    """Return the key prefix of entries for the last records of a router's partition. Copies of them may follow."""
     return _OF.pack(b"C", router)
 
 
@@ -98,7 +98,7 @@ class RouterVerifier:
         stamped: bool = True,
         again: Iterable[bytes] = (),
     ) -> None:
-        #: The result, with entries of records after the last journal entry and of records that may be copied again.
+        #: The result, with entries of records after the last journal entry, and of records that may be sent again.
         self.found = Account()
 
         self._checked = self.found.router
@@ -164,13 +164,13 @@ class RouterVerifier:
         return _Made(OUTCOMES, to, said, outcome_name(output.event_id, output.stream, output.number), cause, output)
 
     def _later(self) -> set[str]:
-        """Return the events of records after the last entry; of one that ends every router nothing was made."""
+        """Return the events of records after the last entry. A record that crashes every router became nothing."""
         later: set[str] = set()
         for each in self._along.rest():
             self._checked.waiting += 1
             try:
                 events = self._decoder.events([each])
-            except Exception:  # noqa: BLE001, S112 - whatever ends a router, until an operator leaves the record out
+            except Exception:  # noqa: BLE001, S112 - such a record ends every router until an operator leaves it out
                 continue
             later |= {each.event_id for each in events if isinstance(each, Route | Label)}
         return later
@@ -183,7 +183,7 @@ class RouterVerifier:
             return
         self._recent[made.digest] = made.cause
         if len(self._recent) > WINDOW:
-            self._recent.popitem(last=False)  # of a plain dictionary it takes 10 us to find the first one
+            self._recent.popitem(last=False)  # in a plain dictionary it takes 10 us to find the first one
         self._lacking[made.digest] = made
         if made.digest in self._strange:
             self._is_known(self._strange.pop(made.digest))
@@ -265,7 +265,7 @@ class RouterVerifier:
         if made is None or routed is None:
             what, fields = "nothing in routes and labels leads to this outcome", {}
         elif made.digest == found.digest:
-            self._checked.copies += 1  # by a router that had stood still for long
+            self._checked.copies += 1  # a router that stood still for long may send it
             return
         else:
             what, fields = "not the outcome that the router makes of the event's labels", self._unlike(found, routed)

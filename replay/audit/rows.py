@@ -1,7 +1,7 @@
-"""What an audit keeps: the rows that it derives, in memory or on disk, and entries that are to be met in order.
+"""Data that an audit keeps: derived rows, in memory or on disk, and sorted entries.
 
-Records of a source partition are spread over every partition of what is made of them. To meet them again takes a sort,
-and a sort of millions of records takes a disk. So what was read becomes short entries, in the order of their keys.
+The records made of one source partition are spread over all partitions of the next topics. To bring them together takes
+a sort, and millions of records take a disk. So each record becomes a short entry, and entries are sorted by key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ DIGEST: Final = 16
 
 
 class FoundRecord(NamedTuple):
-    """A record that intake or a router has written: its topic by its label, its place there, its `digest`, its name."""
+    """A record that intake or a router has written: label of its topic, its place, its `digest`, its name."""
 
     label: int
     partition: int
@@ -89,7 +89,7 @@ class Memory(dict[bytes, bytes]):
 
 
 def fence_of(rows: RowStore) -> Fence:
-    """Return how far the inputs were applied."""
+    """Return the fence, which has the next offsets of the inputs."""
     row = rows.get(kinds.FENCE.key())
     return Fence() if row is None else Fence.decode(row)
 
@@ -124,7 +124,7 @@ class Disk:
         return self._db.items()  # type: ignore[return-value]  # its iterator says it is none
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Remove the directory."""
         self._db.close()
 
 

@@ -1,4 +1,4 @@
-"""What was in force in a partition, by the hashes that the journal names."""
+"""The configurations that were in force in a partition, by the hashes that the journal names."""
 
 from collections.abc import Sequence
 
@@ -10,25 +10,25 @@ from streams.config.settings import Settings
 
 
 class Configurations:
-    """What workers, or routers, wrote down of what they ran in a partition.
+    """The configurations that workers, or routers, wrote down for a partition.
 
-    ``settings``: for everything that is not written down.
-    ``recorded``: what they wrote, the oldest first.
+    ``settings``: give everything that is not written down.
+    ``recorded``: the configurations, the oldest first.
     """
 
     def __init__(self, settings: Settings, partition: int, recorded: Sequence[InForce]) -> None:
         self._settings, self._partition, self.recorded = settings, partition, recorded
         self._restored: dict[str, Settings] = {}
-        #: Why an audit ended before the last entry of the journal, see `ends`; empty if it did not.
+        #: Why the audit ended before the last entry of the journal, see `ends`; empty if it did not.
         self.unable = ""
 
     def ends(self, config: bytes) -> bool:
-        """Whether an audit ends before what was folded under a configuration: only another build derives it."""
+        """Whether the audit must end before this configuration, because only another build can derive its records."""
         self.unable = self.of_another_build(config)
         return bool(self.unable)
 
     def of_another_build(self, config: bytes) -> str:
-        """Return why this build cannot derive what was folded under a configuration; empty if it can."""
+        """Return why this build cannot derive the records of a configuration; empty if it can."""
         try:
             self.under(config)
         except Unauditable as exc:
@@ -38,7 +38,7 @@ class Configurations:
     def under(self, config: bytes) -> Settings:
         """Return the settings that have a hash.
 
-        Raises Unauditable if they are not there, or this version does not read them.
+        Raises Unauditable if they are missing, or this version cannot read them.
         """
         name = config.hex()
         if name not in self._restored:
@@ -58,7 +58,7 @@ class Configurations:
         return self._restored[name]
 
     def taken_up(self, config: bytes, fence: Fence) -> InForce:
-        """Return who runs a configuration from a place on; raises `Differs` if it was taken up somewhere else."""
+        """Return who runs a configuration from the fence on; raises `Differs` if it was taken up elsewhere."""
         named = [each for each in self.recorded if each.digest == config.hex()]
         for each in reversed(named):
             if (each.applied, list(each.next)) == (fence.applied, fence.next):
@@ -71,7 +71,7 @@ class Configurations:
         raise Differs(OutputDifference(self._partition, "configurations", None, None, what, fields))
 
     def unpacked_bytes(self, topic: int, begin: int, end: int) -> list[tuple[int, int | None]]:
-        """Return up to which offsets of an input, between two, a batch could unpack to how many bytes."""
+        """Return the bounds on unpacked batches between two offsets of an input: up to which offset, how many bytes."""
         until = [*(each.next[topic] for each in self.recorded), end]
         under = [None, *self.recorded]
         return [

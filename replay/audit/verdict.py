@@ -1,4 +1,4 @@
-"""What an audit has found, as JSON and in words."""
+"""The findings of an audit, as JSON and in words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -17,30 +17,30 @@ from replay.console import Console
 class Verdict:
     """What an audit found of one partition."""
 
-    #: Which, and what was compared.
+    #: Number of the partition, and counts of compared records.
     partition: int
     checked: Checked
-    #: The first difference, or why it could not be checked on; None where it was checked to the end.
+    #: The first difference, or why checking ended early; None if all was checked.
     difference: OutputDifference | None = None
     unable: str | None = None
-    #: What operators had left out.
+    #: Records that operators left out.
     skipped: list[str] = field(default_factory=list)
     #: Input records that an earlier audit had checked.
     resumed: int = 0
-    #: What was in force, in order.
+    #: Configurations in force, in order.
     in_force: list[dict[str, Any]] = field(default_factory=list)
-    #: What was loaded, with which it began; empty where nothing was.
+    #: What was loaded as the first rows; empty if nothing was.
     loaded: str = ""
 
 
 def account(
     verdicts: Sequence[Verdict], unable: str | None, seconds: float, followed: tuple[Account, float] | None
 ) -> dict[str, Any]:
-    """Return what was found, as JSON has it.
+    """Return the findings for JSON.
 
-    ``verdicts``: of the partitions.
-    ``unable``: why more could not be checked; None where all was.
-    ``followed``: what following the records from their sources has found, and how long it took; None: they were not.
+    ``verdicts``: one for each partition.
+    ``unable``: why not all was checked; None if it was.
+    ``followed``: findings about the records from their sources on, and the time it took; None: they were not followed.
     """
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
     differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]
@@ -64,7 +64,7 @@ def account(
 
 
 def tell(console: Console, account: Mapping[str, Any]) -> None:
-    """Print what `account` gave."""
+    """Print the result of `account`."""
 
     def line(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)

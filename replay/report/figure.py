@@ -1,4 +1,4 @@
-"""Figures, each of panels side by side, a legend, and a caption with the finding: of the course, and of the labels."""
+"""Figures over time and of labels: panels side by side, a legend, and a caption with the finding."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from agents.status.plot import MARGINS, Plot, padded
 from replay.figures import Delays, ScoredWindow
 from replay.result import RAW, Contender, Scored
 
-#: Lines in one diagram; more nobody can tell apart.
+#: Most lines in one diagram: nobody can tell more apart.
 LINES: Final = 6
 _WIDTH, _HEIGHT = 500.0, 260.0
 
 
 @dataclass(frozen=True)
 class Series:
-    """Whom a line is of, and the class of the style sheet that gives its colour and dashes."""
+    """The contender that a line shows, and the style sheet's class for its colour and dashes."""
 
     name: str
     style: str
@@ -43,18 +43,18 @@ class SvgFigure:
 
     #: Its id in the page.
     key: str
-    #: What it shows, a few words.
+    #: What it shows, in a few words.
     title: str
     #: What to look for, in sentences.
     see: str
-    #: Side by side as far as there is room.
+    #: Diagrams, side by side if there is room.
     panels: Sequence[Diagram]
-    #: For the legend; empty where panels say it themselves.
+    #: Entries of the legend; empty if the panels need none.
     series: Sequence[Series] = ()
 
 
 def series_of(contenders: Sequence[Contender], chosen: str | None) -> list[tuple[Series, Contender]]:
-    """Return those contenders that lines are drawn for, in their order: the first ones, and the chosen one."""
+    """Return the contenders that are drawn: the first ones, and the chosen one."""
     styled = [(Series(each.name, f"c{i % LINES}"), each) for i, each in enumerate(contenders)]
     drawn = styled[:LINES]
     left_out = next((pair for pair in styled[LINES:] if pair[0].name == chosen), None)
@@ -68,7 +68,7 @@ _Drawn = Sequence[tuple[Series, Contender, Sequence[ScoredWindow]]]
 
 
 def over_time(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[SvgFigure]:
-    """Draw calibration error, regret, and error beside its bound; nothing with too few outcomes for windows."""
+    """Draw calibration error, regret, and error beside its bound; nothing if outcomes are too few for windows."""
     found = [(series, each, each.overall.windows) for series, each in drawn if each.overall and each.overall.windows]
     if not found:
         return
@@ -152,7 +152,7 @@ def _middle(window: ScoredWindow) -> float:
 
 
 def of_labels(overall: Scored) -> Iterator[SvgFigure]:
-    """Draw delays and coverage of the labels of a contender; they are the same for all that ran under one delay."""
+    """Draw delays and coverage of a contender's labels. They are the same for all contenders of one group."""
     delays = overall.delays
     said = "No outcome came."
     if delays.median_ms is not None:

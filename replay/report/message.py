@@ -11,15 +11,15 @@ from agents.status.number_format import count, day, percent, points
 from replay.result import RAW, Contender, Result, Scored
 from state.scoring.windows import KINDS
 
-#: A segment is told of which the model is off by so large a share of what came true.
+#: A segment is mentioned if the model is off by this share of what came true.
 _WRONG: Final = 0.25
-#: Most streams of classes and numbers that are told of.
+#: Most streams of classes and numbers that are mentioned.
 _TOLD: Final = 5
 
 
 @dataclass(frozen=True)
 class Message:
-    """Sentences, and two pictures; None where there is nothing to draw."""
+    """Sentences, and two pictures; None if there is nothing to draw."""
 
     sentences: Sequence[str]
     course: Markup | None
@@ -27,12 +27,12 @@ class Message:
 
 
 def chosen(contenders: Sequence[Contender], name: str | None) -> Contender:
-    """Return the contender that was chosen; the first one where none was."""
+    """Return the chosen contender; the first one if none was chosen."""
     return next((each for each in contenders if each.name == name), contenders[0])
 
 
 def of(result: Result, name: str | None) -> Message:
-    """Return the message of a replay; ``name`` is who was chosen."""
+    """Return the message of a replay; ``name``: the chosen contender."""
     contenders = [each for each in result.contenders if each.overall]
     of_vectors = list(_vectors(result, name))
     if not contenders:
@@ -62,7 +62,7 @@ def of(result: Result, name: str | None) -> Message:
 
 
 def _vectors(result: Result, name: str | None) -> Iterator[str]:
-    """Say of the largest streams of classes and numbers how far the model's and what is served is off."""
+    """Say for the largest streams of classes and numbers how far the model and the served forecasts are off."""
     if not (contenders := [each for each in result.contenders if each.vectors]):
         return
     found = sorted(chosen(contenders, name).vectors.values(), key=lambda each: -each.resolved)
@@ -79,7 +79,7 @@ def _vectors(result: Result, name: str | None) -> Iterator[str]:
 
 
 def _chance(served: float, rate: float, n: int) -> float:
-    """Return half the 95 % interval of the share of n events that comes true by chance."""
+    """Return half the 95 % interval by chance of the share of n events that comes true."""
     return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
 
 
@@ -116,7 +116,7 @@ def _sentences(contender: Contender, scored: Scored, result: Result) -> Iterator
 
 
 def changed(contender: Contender) -> Iterator[str]:
-    """Say of which segment the model was most wrong, where it was wrong of one."""
+    """Say for which segment the model was most wrong, if it was wrong for one."""
     worst = max(
         (
             each

@@ -1,4 +1,4 @@
-"""The page: one file of HTML with its style and its pictures inside, that asks for nothing and runs nothing."""
+"""The page: one HTML file with style and pictures inside. It loads nothing and runs no scripts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,12 +32,12 @@ from replay.sources.scores import scale
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _STYLE: Final = pages.style(TEMPLATES / "report.css")
-#: How each figure is defined, in the order in which they come up: a name on a line, and its definition below.
+#: Definitions of figures, in the order of the page: a name on a line, and its definition below.
 DEFINITIONS: Final = [
     (name, " ".join(said))
     for name, *said in map(str.splitlines, (TEMPLATES / "definitions.txt").read_text("utf-8").split("\n\n"))
 ]
-#: What metrics are called over columns.
+#: Headings of metrics.
 CALLED: Final = {
     "ece": "ECE",
     "ece_smooth": "Smooth ECE",
@@ -70,7 +70,7 @@ _PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 def page(result: Result, command: str = "", model: str = "") -> bytes:
     """Return the report of a replay: the same result, the same bytes.
 
-    ``command``: which made it; empty: nothing is said of it.
+    ``command``: the command line that made the replay; empty: it is not mentioned.
     ``model``: name and version of the model, for the title.
     """
     options = result.manifest.get("options", {})
@@ -90,7 +90,7 @@ def page(result: Result, command: str = "", model: str = "") -> bytes:
 
 
 def subject(result: Result) -> str:
-    """Return what the replay is of: its stream, or how many there are."""
+    """Return the subject of the replay: its stream, or the number of streams."""
     names = sorted({name for each in result.contenders for name in each.configs})
     return names[0] if len(names) == 1 else f"{count(len(names))} streams"
 

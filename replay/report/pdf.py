@@ -1,4 +1,4 @@
-"""The report as PDF, printed by a browser that is there."""
+"""The report as PDF, printed by an installed browser."""
 
 import shutil
 import subprocess
@@ -8,14 +8,14 @@ from typing import Final
 
 from streams.config.settings import SettingsError
 
-#: What Chromium is called, by the package that has it.
+#: Names of Chromium's command in different packages.
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: Longest time to print, s.
 SECONDS: Final = 300.0
 
 
 def browser() -> str:
-    """Return the path of the browser; raises SettingsError where there is none."""
+    """Return the path of the browser; raises SettingsError if there is none."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         raise SettingsError("--pdf needs Chromium on the PATH: install it, or print the page of --report yourself")

@@ -1,4 +1,4 @@
-"""Which configuration to choose, and why, in sentences: a rule that is stated, applied to the paired intervals."""
+"""Which configuration to choose and why, in sentences: a stated rule, applied to the paired intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least
 from replay.result import RAW, Contender, MetricDifference, Result
 from state import chances
 
-#: Outcomes of the rarer answer from which there is a choice: of 10 the intervals of AUC cover .83, of 40 .95.
+#: Fewest outcomes of the rarer answer for a choice: with 10 the intervals of AUC cover .83, with 40 .95.
 RARER: Final = 20
-#: Where a smaller share of the forecasts has an outcome, what is best among those is no choice for all.
+#: If a smaller share of forecasts has an outcome, there is no choice: what is best for those may not be best for all.
 SEEN: Final = 0.5
-#: A log loss of at most this, in nats, is perfect: that of certain forecasts is 1e-6.
+#: A log loss of at most this, in nats, is perfect: certain forecasts have 1e-6.
 PERFECT: Final = 1e-5
 
 
@@ -25,16 +25,16 @@ PERFECT: Final = 1e-5
 class Recommendation:
     """What to choose."""
 
-    #: A contender, or ``raw``; None where the data do not say.
+    #: A contender, or ``raw``; None if the data do not decide.
     name: str | None
-    #: One sentence.
+    #: The choice in one sentence.
     headline: str
-    #: Sentences.
+    #: The reasons, in sentences.
     reasons: tuple[str, ...]
 
 
 def base(result: Result) -> list[Contender]:
-    """Return the contenders that a choice is among."""
+    """Return the contenders from which to choose."""
     return [each for each in result.contenders if each.overall]
 
 
@@ -53,7 +53,7 @@ def choose(result: Result) -> Recommendation:
     return _chosen(base(result), result.differences, result.warming)
 
 
-def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their order
+def _chosen(  # noqa: PLR0911 - the cases without a choice, in their order
     contenders: Sequence[Contender], differences: Sequence[MetricDifference], warming: Sequence[MetricDifference]
 ) -> Recommendation:
     """Apply the rule to contenders."""
@@ -114,7 +114,7 @@ def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their o
 
 
 def sampled(contenders: Sequence[Contender]) -> bool:
-    """Return whether the chance of each label is known, in every stream."""
+    """Return whether the chance of each label is known in every stream."""
     streams = contenders[0].streams.values() if contenders else ()
     return bool(streams) and all(
         each.weighted and each.weighted["label_rate"] and _as_many(each.weighted, each.issued) for each in streams
@@ -122,13 +122,13 @@ def sampled(contenders: Sequence[Contender]) -> bool:
 
 
 def _as_many(weighted: Mapping[str, Any], issued: int) -> bool:
-    """Whether there are about as many labels as their chances say; with weights of their own that cannot be seen."""
+    """Whether there are about as many labels as their chances say; not known if events have weights."""
     stand, most = weighted["weight"], chances.MOST * weighted["events"]
     return bool(weighted["by"] or stand >= SEEN * issued or stand > 0.9 * most)
 
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
-    """Return the answer if no comparison is needed: one label never came, or raw forecasts are perfect."""
+    """Return the choice if no comparison is needed: one label never came, or raw forecasts are perfect."""
     cards = [each.overall.raw for each in contenders if each.overall and each.overall.raw.n >= FEWEST]
     if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
         only = "yes" if cards[0].base_rate == 1.0 else "no"
@@ -156,7 +156,7 @@ def _rarer(phase: Phase) -> int:
 
 
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:
-    """Return of each contender that harms a sentence that says where."""
+    """Return a sentence for each contender that does harm, with where it does."""
     refused = {}
     for each in contenders:
         name = each.name
@@ -174,10 +174,10 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
 
 
 def _best(every: Sequence[str], verdicts: Verdicts, refused: Mapping[str, str]) -> list[str]:
-    """Return the contenders that none is preferred to; empty if each is beaten by another."""
+    """Return the contenders to which no other is preferred; empty if each is beaten by another."""
     names = [each for each in every if each not in refused]
     best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
-    # Where raw is beaten, some of the rest may only be not clearly different from everything.
+    # If raw is beaten, some of the others may just not differ clearly from anything.
     return best if RAW in best else [each for each in best if verdicts.preferred(each, RAW)]
 
 

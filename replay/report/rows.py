@@ -15,12 +15,12 @@ Drawn = Sequence[tuple[Series, Contender]]
 
 
 def series(contender: Contender, found: Drawn) -> Series:
-    """Return how a contender is drawn; those that are not have no line."""
+    """Return how a contender is drawn; contenders that are not drawn have no line."""
     return next((each for each, one in found if one is contender), Series(contender.name, "none"))
 
 
 def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
-    """Return the rows of the tables of probabilities, of all contenders or of those that are drawn."""
+    """Return the rows of tables of probabilities, for all contenders or only those that are drawn."""
     return {
         "comparison": list(_comparison(every)),
         "ranks": list(_ranks(every, result)),
@@ -38,7 +38,7 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
 
 
 def _comparison(every: Drawn) -> Iterator[tuple[Any, ...]]:
-    """Yield a row a contender, and raw once for each set of forecasts that was resolved."""
+    """Yield a row for each contender, and one for raw for each set of resolved forecasts."""
     seen: list[Any] = []
     for which, one in every:
         overall = one.overall
@@ -96,7 +96,7 @@ def _features(found: Drawn) -> Iterator[tuple[Any, ...]]:
 
 
 def _streams(found: Drawn) -> Iterator[tuple[Any, ...]]:
-    """Yield each stream apart, where there are several."""
+    """Yield a row for each stream, if there are several."""
     largest = sorted(found[0][1].streams.values(), key=lambda each: (-each.issued, each.stream))
     for each in largest[:STREAMS] if len(largest) > 1 else ():
         others = [one.streams.get(each.stream) for _, one in found]

@@ -6,7 +6,7 @@ from typing import Final
 
 from replay.result import RAW, Contender, MetricDifference, Result
 
-#: What the choice follows, as the page says it.
+#: The rule of the choice, as the page prints it.
 RULE: Final = (
     "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
     "score or log loss, also during its warm-up, or in AUC or recall at the stated volume. Clearly means that the 95% "
@@ -26,20 +26,20 @@ RULE: Final = (
 )
 PROPER: Final = ("brier", "log_loss", "pinball")
 CALIBRATION: Final = ("ece", "ece_smooth")
-#: What is lost of each of these without harm, see `MATTERS`.
+#: How much of each of these may be lost without harm, see `MATTERS`.
 RANKS: Final = {"auc": 0.002, "recall": 0.01}
-#: What differs by less is alike, because nobody would act on it: a Brier score, a log loss or a pinball loss by this
-#: share of raw's, a calibration error by this share of the rate of the rarer answer.
+#: Smaller differences count as none, because nobody would act on them. For a Brier score, a log loss or a pinball loss
+#: it is a share of raw's, for a calibration error a share of the rate of the rarer answer.
 MATTERS: Final = 0.001
 OFF_RATE: Final = 0.01
-#: A recall that moves by fewer of the ones than this is alike: intervals of so few hold the truth too seldom.
+#: A recall that differs by fewer ones counts as alike: intervals of so few hold the truth too seldom.
 ONES: Final = 2.0
-#: Raw's losses count as at least this share of those of a forecaster who always says the rate.
+#: Raw's losses count as at least this share of the losses of always forecasting the rate.
 FLAWLESS: Final = 0.1
 
 
 def least(contenders: Sequence[Contender]) -> dict[str, float]:
-    """Return by metric the smallest difference that matters; a metric that is not there has none."""
+    """Return the smallest difference that matters, by metric; metrics that are left out have none."""
     raw = [each.overall.settled.raw for each in contenders if each.overall and each.overall.settled.raw.n]
     if not raw:
         return {}
@@ -62,8 +62,8 @@ def judged(result: Result) -> "Verdicts":
 
 
 def judged_alone(result: Result, stream: str) -> "Verdicts":
-    """Return the differences of a stream of classes or numbers, of those who left the warm-up."""
-    # Who never left it served raw forecasts, which every other is compared with.
+    """Return the differences for a stream of classes or numbers, among contenders that left the warm-up."""
+    # A contender that never left it served raw forecasts, and all are compared with raw.
     mine = {one.name: each for one in result.contenders if (each := one.vectors.get(stream)) and each.resolved}
     found = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
     metrics = {each.metric for each in found}
@@ -85,15 +85,15 @@ class Verdicts:
             self._found.setdefault((each.against, each.name), {})[each.metric] = turned
 
     def of(self, name: str, against: str) -> Mapping[str, MetricDifference]:
-        """Return the differences by metric; none where the two were not compared."""
+        """Return the differences by metric; empty if the two were not compared."""
         return self._found.get((name, against), {})
 
     def sign(self, each: MetricDifference) -> int:
-        """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
+        """Return -1 if ``name`` is better by what matters, 1 if it is worse by that, else 0."""
         return each.sign if abs(each.value) >= self.margin(each) else 0
 
     def helps(self, name: str) -> bool:
-        """Say whether ``name`` is better than raw forecasts in every proper score, and it matters."""
+        """Return whether ``name`` is better than raw in every proper score, by what matters."""
         found = [each for metric, each in self.of(name, RAW).items() if metric in PROPER]
         return bool(found) and all(self.sign(each) < 0 for each in found)
 
@@ -102,7 +102,7 @@ class Verdicts:
         return self._least.get(each.metric, 0.0)
 
     def as_well(self, each: MetricDifference) -> bool:
-        """Say whether ``name`` ranks no worse by as much as matters, whatever of the interval is true."""
+        """Return whether ``name`` ranks no worse by what matters, at both ends of the interval."""
         return each.metric in RANKS and each.low > -self.margin(each)
 
     def worse(self, name: str, metrics: Sequence[str]) -> list[MetricDifference]:
@@ -111,7 +111,7 @@ class Verdicts:
         return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
 
     def alike(self, name: str, against: str) -> bool:
-        """Say whether no proper score can differ by as much as matters: the intervals leave no room for it."""
+        """Return whether the intervals exclude a difference that matters in every proper score."""
         found = self.of(name, against)
         return bool(found) and all(
             max(-found[metric].low, found[metric].high) < self._least.get(metric, 0.0)
@@ -120,7 +120,7 @@ class Verdicts:
         )
 
     def preferred(self, name: str, against: str) -> bool:
-        """Say whether `RULE` prefers ``name``."""
+        """Return whether `RULE` prefers ``name``."""
         found = self.of(name, against)
         told = {metric: self.sign(found[metric]) for metric in (*PROPER, *CALIBRATION) if metric in found}
         proper = [sign for metric, sign in told.items() if metric in PROPER]

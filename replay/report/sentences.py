@@ -20,32 +20,33 @@ _CALLED: Final = {
     "recall": "recall",
     "pinball": "pinball loss",
 }
-#: A bound of at least this says nothing: no error of probabilities can be larger.
+#: A bound from here on says nothing: no error of probabilities can be larger.
 VACUOUS: Final = 1.0
-#: An ECE that is so many times what chance gives, and this share of the rarer answer's rate, is no calibration.
+#: Scores with an ECE of so many times what chance gives, and of this share of the rarer answer's rate, are not
+#: calibrated.
 MANY: Final = 5.0
 COARSE: Final = 0.1
-#: A difference of at most this is told without its number.
+#: A difference of at most this is mentioned without its number.
 NOTHING: Final = 1e-6
-#: A larger share of neighbours whose order was changed is not rounding, nor an outcome that moved the map between them.
+#: If a larger share of neighbours changed their order, neither rounding explains it, nor a map that moved between them.
 #: Histograms have from 10 % on; maps that keep the order at most 2 % of 1,500 forecasts, usually none.
 TURNED: Final = 0.05
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
-#: A warm-up of a smaller share of the forecasts is not worth a sentence, nor one in which the ECE of what was served is
-#: at most so many times what chance gives; streams whose warm-up is told.
+#: A warm-up is mentioned from this share of the forecasts on, and if the ECE of what was served is more than so many
+#: times what chance gives; and for at most so many streams.
 BRIEF: Final = 0.01
 HARMLESS: Final = 2.0
 WARMED: Final = 5
 
 
 def kept(contender: Contender) -> bool:
-    """Say whether a contender serves two forecasts of one moment in the order of the raw ones, and apart."""
+    """Return whether a contender keeps order and difference of any two forecasts of one moment."""
     return isnan(contender.turned) or contender.turned <= TURNED
 
 
 def order_kept(contender: Contender, verdicts: Verdicts) -> str:
-    """Say whether the order of one moment is kept, and what a change of AUC or recall then is."""
+    """Say whether the order of one moment is kept, and where a change of AUC or recall then comes from."""
     if not kept(contender):
         return f"Of neighbours that one map answered it turns {share(contender.turned)}, or makes them nearly equal."
     moved = verdicts.worse(contender.name, tuple(RANKS))
@@ -71,12 +72,12 @@ def levels(name: str, figures: Mapping[Kind, Mapping[str, float]], losses: Seque
 
 
 def times(card: Scorecard) -> float:
-    """Return how many times what chance gives the ECE is; 0 where chance gives none."""
+    """Return the ECE as a multiple of what chance gives; 0 if chance gives none."""
     return card.ece / card.ece_noise if card.ece_noise > 0 else 0.0
 
 
 def use(name: str, contender: Contender | None, of: str = "") -> str:
-    """Return the recommendation, and whether the level can be relied on."""
+    """Return the recommendation, and whether the scores' level can be relied on."""
     said = f"Serve the calibrated scores{of}, by {_whose(name)}"
     if contender is None or contender.overall is None:
         return f"{said}."
@@ -91,7 +92,7 @@ def use(name: str, contender: Contender | None, of: str = "") -> str:
 
 
 def _whose(name: str) -> str:
-    """Return what a configuration is: that in force, a calibrator, or the plan of a file."""
+    """Name a configuration: the one in force, a calibrator, or the plan of a file."""
     if name == PRESENT:
         return "the configuration in force"
     try:
@@ -104,14 +105,14 @@ def _whose(name: str) -> str:
 def learning(contender: Contender) -> list[Scored]:
     """Return the streams that left their warm-up, those with most forecasts first.
 
-    Where only raw scores are served, or no outcome ever comes, it does not end: it is not a time of learning.
+    If only raw scores are served, or no outcome comes, a warm-up does not end. It is then no time of learning.
     """
     left = (each for each in contender.streams.values() if each.warmup.issued < each.issued)
     return sorted(left, key=lambda each: (-each.issued, each.stream))
 
 
 def warmed(contender: Contender) -> Iterator[str]:
-    """Say of each stream how much was warm-up, and what was served in it."""
+    """Say for each stream how much was warm-up, and what was served in it."""
     found = [
         each
         for each in learning(contender)
@@ -184,7 +185,7 @@ def compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> str
 
 
 def remains(contender: Contender, overall: Scored) -> list[str]:
-    """Say what the choice does not cure."""
+    """Name problems that the choice does not solve."""
     name = contender.name
     card, raw = overall.settled.calibrated, overall.settled.raw
     told = []

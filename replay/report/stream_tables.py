@@ -14,18 +14,18 @@ from state.scoring.vector_history import WINDOW
 from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
 
-#: What figures of classes and numbers are called.
+#: Headings of figures of classes and numbers.
 _WORDS: Final = {each.name: each.words for each in FIGURES} | {"auc": "AUC", "pinball": "pinball loss"}
-#: Months that are shown, the last ones; the JSON has all.
+#: The last so many months are shown; the JSON has all.
 MONTHS: Final = 12
-#: Streams of a contender that are shown, those with most forecasts; the JSON has more.
+#: So many streams of a contender are shown, those with most forecasts; the JSON has more.
 STREAMS: Final = 30
 _NOTE: Final = (
     f"Smaller is better, except for accuracy and AUC. The worst window is of {WINDOW} outcomes. Its noise is what "
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
-#: How far segments are off, by kind.
+#: Headings of how far segments are off, by kind.
 _OFF: Final = {
     "probs": "The likeliest class: its probability less how often it came true",
     "quantiles": "Of the level that is most off: the level less its coverage",
@@ -79,7 +79,7 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[ScoreTable]:
 def _by_month(
     worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true"
 ) -> Iterator[ScoreTable]:
-    """Yield how what was served was off in each segment, month by month; nothing of a single month."""
+    """Yield how far served scores were off in each segment, month by month; nothing for a single month."""
     months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]
     if len(months) < 2:
         return
@@ -99,7 +99,7 @@ def _by_month(
 
 
 def _intervals(found: Mapping[str, Any], title: str) -> Iterator[ScoreTable]:
-    """Yield what `replay.intervals.described` does as tables."""
+    """Yield the result of `replay.intervals.described` as tables."""
     rows = [
         [_count(each["n"]), *(_score(each[name]) for name in COLUMNS), "yes" if each["inside"] else "no"]
         for each in found["groups"]

@@ -14,25 +14,26 @@ from replay.result import Contender, Result, Scored
 from replay.silence import lasting
 from streams.config.stream_config import duration as milliseconds
 
-#: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
+#: With fewer outcomes in a band, or in all, shares move by more than .2 by chance.
 FEW = 100
-#: Outcomes of a label from which on their ages are told.
+#: Fewest outcomes of a label for a sentence about their ages.
 ENOUGH = 20
-#: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
+#: Labels differ in age if their medians differ by this share of the longer one. Ages this near to the ttl are cut off
+#: by it.
 APART, NEAR = 0.25, 0.8
-#: A share of the outcomes that take longer than the ttl, which is too much.
+#: Too many outcomes are late if this share takes longer than the ttl.
 BEYOND = 0.01
-#: Streams that each warning is said of.
+#: Most streams that one warning names.
 LISTED = 5
-#: Labels of silence that were replaced, as a share of the ones, that are too many.
+#: Too many labels of silence were replaced if they are this share of the ones.
 REVERSED = 0.02
-#: Where a smaller share has an outcome, the label that is never reported is what silence means.
+#: If a smaller share of forecasts has an outcome, a label that is never reported is what silence means.
 SILENT = 0.5
-#: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
+#: Outcomes without a forecast, as a share of those with one: more is not chance.
 LOST = 0.001
-#: An AUC below this is of scores that are turned over: no model that is only weak ranks so badly.
+#: An AUC below this means reversed scores: no weak model ranks so badly.
 BACKWARDS = 0.45
-#: Labels that come so much more often for some scores than for others are selected by the score.
+#: If labels come so much more often for some scores than for others, the score selects them.
 UNEVEN = 0.2
 
 _REPLAYED: Final = (
@@ -51,7 +52,7 @@ _MISSING: Final = (
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning: its subject, its meaning for the reader, and lines of a file to be written, if any."""
+    """A warning: its subject, its meaning for the reader, and lines for the streams file, if any."""
 
     title: str
     sentence: str
@@ -59,7 +60,7 @@ class Caution:
 
 
 def cautions(result: Result) -> list[Caution]:
-    """Return the warnings that this replay calls for, the gravest first."""
+    """Return the warnings for this replay, the gravest first."""
     found: list[Caution] = []
     contenders = recommendation.base(result)
     for said in result.taken:
@@ -95,7 +96,7 @@ def unsorted(result: Result) -> Iterator[Caution]:
 
 
 def turned(result: Result) -> Iterator[Caution]:
-    """Warn of streams whose higher scores go with fewer events, by more than chance explains."""
+    """Warn of streams whose higher scores have fewer events, beyond chance."""
     for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
         ones = each.raw.base_rate * each.raw.n
         pairs = ones * (each.raw.n - ones)
@@ -108,7 +109,7 @@ def turned(result: Result) -> Iterator[Caution]:
 
 
 def unsegmented(result: Result) -> Iterator[Caution]:
-    """Warn of streams with segments of which no record has any: a table has to say in which columns they are."""
+    """Warn of streams with segments that no record has: for a table, options must name their columns."""
     for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
         if (found := (each.segments or {}).get("worst")) and {one["value"] for one in found} == {"(missing)"}:
             names = ", ".join(sorted({one["segment"] for one in found}))
@@ -130,7 +131,7 @@ def lateness(result: Result) -> Iterator[Caution]:
 
 
 def too_short(scored: Scored) -> Caution | None:
-    """Say that the ttl is shorter than a stream's outcomes take, whether or not their forecasts have expired."""
+    """Say that the ttl is shorter than a stream's outcomes take, whether or not forecasts have expired."""
     late, ttl = scored.late, duration(scored.ttl_ms)
     if late is None or late.p99_ms is None or late.largest_ms is None:
         return None
@@ -194,12 +195,12 @@ def _apart(scored: Scored) -> Caution | None:
 
 
 def _seen(scored: Scored) -> list[OutcomeAges]:
-    """Return the ages of the labels that came often enough to tell."""
+    """Return the ages of labels that came often enough."""
     return [each for each in scored.ages if each.n >= ENOUGH]
 
 
 def _labels(overall: Scored, *, sampled: bool) -> Iterator[Caution]:
-    """Say which labels are too few, or unlike the others; ``sampled``: the chance of each label is known."""
+    """Say which labels are too few, or differ from the others. ``sampled``: the chance of each label is known."""
     resolved = overall.raw.n
     blind = [each for each in overall.coverage if not each.identifiable and not sampled]
     if blind:
@@ -261,7 +262,7 @@ def unresolved(contender: Contender) -> Iterator[Caution]:
 
 
 def limits(result: Result) -> list[str]:
-    """Return what cannot be concluded, whatever the figures are."""
+    """Return what no figure of this replay can show."""
     said = [_REPLAYED, _ONE_HISTORY]
     resolved = [each.overall.raw.n for each in recommendation.base(result) if each.overall]
     if result.bootstrap and resolved:

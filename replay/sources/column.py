@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from replay.sources.record import TableError
 
-#: Text that stands in numbers and times where there is none.
+#: Text that means *no value* among numbers and times.
 MISSING: Final = frozenset(
     [
         *("", "-", "--", ".", "\\N", "#N/A", "N/A", "n/a", "NA", "na", "<NA>", "<na>"),
@@ -24,11 +24,11 @@ _SHOWN: Final = 60
 class Column:
     """A column that an option names."""
 
-    #: The option and what it says.
+    #: Name of the option, and its value.
     option: str
     name: str
-    #: Text; where the file has such types also numbers, or times as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT
-    #: where there is nothing.
+    #: Cells as text; if the file has such types, as numbers, or as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT if
+    #: a cell is empty.
     cells: list[str] | NDArray[Any]
     #: The number of each cell's row, as a person counts: in CSV the first row of the file is 1.
     rows: Sequence[int]
@@ -44,7 +44,7 @@ class Column:
         return ["" if cell in MISSING else cell for cell in stripped]
 
     def wrong(self, at: int, said: str) -> TableError:
-        """Return the error that blames a cell."""
+        """Return the error for a wrong cell."""
         return TableError(f"{self.option} {shown(self.name)}: row {self.rows[at]} holds {quoted(self.cells[at])}{said}")
 
     def at(self, at: int) -> str:
@@ -58,11 +58,11 @@ def counted(count: int, what: str) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name as a terminal may show it: what does not print is escaped."""
+    """Return a name for the terminal: characters that do not print are escaped."""
     return name if name.isprintable() else repr(name)
 
 
 def quoted(cell: object) -> str:
-    """Return a cell in quotes, shortened, with what does not print escaped."""
+    """Return a cell in quotes, shortened; characters that do not print are escaped."""
     text = str(cell)
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")

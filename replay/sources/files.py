@@ -1,9 +1,9 @@
 """Two files, or folders of parts, as two topics: JSON lines, plain or packed, or Parquet.
 
-A file holds records as they stand on the topic: ``event_id``, ``stream``, ``p`` and so on. Each needs a time:
-``timestamp`` (ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key)
-and ``partition`` (else the key's partition by Kafka's own hash, among ``--partitions``). Records keep the order of
-the file, as those of a topic do, so a file should be in the order of time.
+A file holds records as the topic has them: ``event_id``, ``stream``, ``p`` and so on. Each needs a time: ``timestamp``
+(ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key) and
+``partition`` (else the key's partition by Kafka's own hash, among ``--partitions``). Records keep the order of the
+file, as those of a topic do, so a file should be in the order of time.
 """
 
 import sys
@@ -47,10 +47,11 @@ class FileSource:
     """Forecasts and outcomes in two files.
 
     Raises SettingsError if a file cannot be read, or is Parquet and pyarrow is missing.
-    Raises TableError if a file holds something else; also when it is read.
+    Raises TableError if a file holds something else; also while it is read.
 
-    ``partitions``: calibrators of different partitions learn apart, as live.
-    ``routed``: plan of intake and router, if records are to be theirs: an event is its stream's, the key its shard.
+    ``partitions``: number of partitions. Each learns by itself, as live.
+    ``routed``: plan of intake and router, if the files hold records from before them. Events then belong to their
+    stream, and keys are shards.
     """
 
     forecasts: Path
@@ -90,7 +91,7 @@ class FileSource:
     def ready(self, directory: Path) -> "FileSource | SpooledSource":
         """Sort the records of both files into one file a partition below ``directory``, if there are several.
 
-        Raises SettingsError if a record names a partition that there is not.
+        Raises SettingsError if a record names a partition that does not exist.
         """
         if self.partitions == 1:
             return self
@@ -136,7 +137,7 @@ class FileSource:
                         named = record.get("event_id")
                     key = named.encode() if type(named) is str else None
                     if self.routed is not None:
-                        line, key = self._along(self.routed, record, line, key)  # noqa: PLW2901 - what a stage makes of it
+                        line, key = self._along(self.routed, record, line, key)  # noqa: PLW2901 - the record as intake or router make it
                     if several:
                         given = None if self.routed else record.get("partition")
                         places.append(self._place(path, number, given, key))
@@ -150,7 +151,7 @@ class FileSource:
     def _along(
         self, policies: Policies, record: dict[str, Any], line: bytes, key: bytes | None
     ) -> tuple[bytes, bytes | None]:
-        """Return value and key as intake and router make them; as they are where the stream is not known."""
+        """Return value and key as intake and router make them; unchanged if the stream is not known."""
         event_id = record.get("event_id")
         stream = record.get("stream", self._streams.get(event_id) if type(event_id) is str else None)
         if type(event_id) is not str or type(stream) is not str:
@@ -159,7 +160,7 @@ class FileSource:
 
     @cached_property
     def _streams(self) -> dict[str, str]:
-        """The stream of each forecast, by its event's id; `TableError` if an id is one of two streams."""
+        """The stream of each forecast, by event id; raises `TableError` if an id comes in two streams."""
         found: dict[str, str] = {}
         for lines, _ in parsed(self.forecasts):
             for record, _ in lines:
@@ -213,7 +214,7 @@ def _spool(directory: Path, topic: int, partition: int) -> Path:
 
 
 def identity(path: Path) -> dict[str, Any]:
-    """Return what tells a file or a folder apart: name, size and digest."""
+    """Return the identity of a file or folder: name, size and digest."""
     digest = blake2b(digest_size=16)
     for part in parts(path):
         with part.open("rb") as file:
@@ -223,7 +224,7 @@ def identity(path: Path) -> dict[str, Any]:
 
 
 def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
-    """Yield records as they are parsed and as bytes, with the bytes of the file read so far. Blank lines are none."""
+    """Yield each record parsed and as bytes, with the bytes of the file read so far. Blank lines are skipped."""
     if begins(path) == PARQUET:
         yield from _parquet_lines(path)
         return
@@ -285,14 +286,14 @@ def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
                 found.append((record, orjson.dumps(record, default=_plain)))
             read += len(found)
             yield found, size * read // rows
-    except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python has not
-        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python does not have
+        raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     if not read:
         raise TableError(f"{path} holds no records")
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has no word for as a number or text."""
+    """Return a value that JSON does not have as a number or text."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return float(value) if isinstance(value, Decimal) else str(value)

@@ -1,4 +1,4 @@
-"""A table that is JSON lines: an object a row, whose values stand at paths such as ``payment.score[1]``."""
+"""A table of JSON lines: each row is an object, and paths such as ``payment.score[1]`` name its values."""
 
 import json
 from array import array
@@ -14,12 +14,12 @@ from replay.sources.text_table import Text
 from streams.sources.references import Read, reader
 
 _NO_ENVELOPE: Final = (None, (), "", 0)
-#: Paths that a message lists.
+#: Most paths that a message lists.
 _LISTED: Final = 200
 
 
 def read(path: Path, named: Mapping[str, str]) -> Text:
-    """Read columns of a table. What a row lacks is empty, and so is null; NaN is read as it is written.
+    """Read columns of a table. Missing values and null are empty; NaN is read as it is written.
 
     Raises SettingsError if the file cannot be read.
     Raises TableError if a line is no object, no row has a value at a path, or one holds a list or an object.
@@ -44,7 +44,7 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
             rows.append(number)
             for name, column in cells.items():
                 value = _value(row, name, reads[name])
-                if isinstance(value, float) and abs(value) >= 2**63:  # an integer of more bits, which orjson rounds
+                if isinstance(value, float) and abs(value) >= 2**63:  # more than 64 bits, which orjson rounds
                     value = _value(json.loads(line), name, reads[name])
                 if isinstance(value, list | dict):
                     option = next(option for option in named if named[option] == name)
@@ -58,7 +58,7 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
 
 
 def _reader(name: str) -> Read:
-    """Return what reads a path; what is none, such as ``@timestamp``, is only a name."""
+    """Return a function that reads a path, or a plain name such as ``@timestamp``."""
     with suppress(ValueError):
         if name[:1] != "@":
             return reader(name)
@@ -66,12 +66,12 @@ def _reader(name: str) -> Read:
 
 
 def _value(row: dict[str, Any], name: str, read: Read) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return the value of a field with this name, else that at this path."""
+    """Return the value of the field with this name, else the value at this path."""
     return row[name] if name in row else read(row, _NO_ENVELOPE)
 
 
 def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return what a line says that is JSON but for NaN and Infinity; None if it is not."""
+    """Parse a line of JSON that may hold NaN and Infinity; None if it is something else."""
     with suppress(ValueError, RecursionError):
         return json.loads(line)
     return None
@@ -90,7 +90,7 @@ def _nested(option: str, name: str, number: int, value: object) -> TableError:
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - whatever stands there
-    """Yield the paths to the values inside of a value; of a list to the last, as of the class 1."""
+    """Yield the paths to the values inside a value; of a list only the last, which of two classes is class 1."""
     if isinstance(value, dict):
         for name, inner in value.items():
             step = name if name.replace("_", "").isalnum() or not path else json.dumps(name, ensure_ascii=False)

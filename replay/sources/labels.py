@@ -20,9 +20,9 @@ _WORDS: Final = {
     **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет", "いいえ"), 0),
     **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да", "はい"), 1),
 }
-#: Text that stands where nothing is known.
+#: Text that means *not known*.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
-#: Beside words it may be the other answer.
+#: Text that beside words may be the other answer.
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
 _NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
@@ -34,16 +34,16 @@ _LIKELY: Final = {
     **dict.fromkeys(("bad", "default", "defaulted", "charged off", "chargeback", "churned"), 1),
     **dict.fromkeys(("open", "pending", "unknown", "indeterminate", "current", "in progress"), None),
 }
-#: By name: what ``--labels`` may say that a label means.
+#: Meanings that ``--labels`` may give, by name.
 _MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
-#: More different values than this are no labels.
+#: A column with more different values holds no labels.
 _MOST: Final = 10
 
 Meanings = Mapping[str, int | None]
 
 
 def parse(text: str) -> Meanings:
-    """Return what ``--labels`` says that labels mean; a name with a comma stands in quotes, as in a CSV file.
+    """Parse ``--labels``: the meaning of each label. A name with a comma stands in quotes, as in a CSV file.
 
     Raises ValueError if it says something else; the message names the part.
     """
@@ -62,16 +62,16 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     Raises ValueError if a value may mean several things; the message says what to write.
 
     ``values``: the different values, and how often each occurs.
-    ``given``: what ``--labels`` says. If it says what is 0 or 1, other values have no meaning of their own.
+    ``given``: the meanings from ``--labels``. If it names a 0 or a 1, other values have no default meaning.
     """
     names = {value: _name(value) for value in values}
     known: dict[str, int | None] = dict(given)
     if all(meaning is None for meaning in given.values()):
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
-            known.pop("f", None)  # alone it may mark frauds
+            known.pop("f", None)  # if it is the only value, it may mark frauds
     there = {name: known.get(name) for name in names.values() if name not in _NOTHING}
-    # Beside words that mean no 0, none is a word, too.
+    # Beside words of which none means 0, "none" is a word, too.
     nothing = _NOTHING - {_NONE} if 0 not in there.values() and not all(map(_is_number, there)) else _NOTHING
     known |= dict.fromkeys(nothing - known.keys())
     if unknown := [value for value, name in names.items() if name not in known]:
@@ -80,7 +80,7 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
 
 
 def _name(value: str) -> str:
-    """Return a value as it is compared: without blanks around it and without case, numbers in one form."""
+    """Return a value in the form for comparison: stripped, in lower case, numbers in one form."""
     text = value.strip().casefold()
     if match := _NUMBER.fullmatch(text):
         text = f"{match[1]}.{match[3] or 0}"
@@ -119,12 +119,12 @@ def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str,
 
 
 def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
-    """Return what values may mean, by their text: of numbers the largest is 1, of other words the rarest."""
+    """Guess what values mean: the largest of numbers is 1, of other words the rarest."""
     meant = {name: known[name] for name in shown if name in known}
     try:
         order = {name: float(name) for name in shown}
         if {*meant.values()} < {0, 1}:
-            meant = {}  # in 1 and 2, as in -1 and 1, a number means what the other leaves to it
+            meant = {}  # in pairs such as 1 and 2, or -1 and 1, the larger is 1
     except ValueError:
         order = {name: -float(sum(n for value, n in values.items() if _name(value) == name)) for name in shown}
     meant |= {name: _LIKELY[name] for name in shown if name not in meant and name in _LIKELY}

@@ -1,8 +1,8 @@
 """The merge of a partition's two topics into one order, by the rule of `streams.records.merge`.
 
-Of the two next records the one with the smaller timestamp goes first, a forecast before an outcome of the same
-millisecond; one that is stamped far ahead of its neighbours goes when those do. A topic keeps its own order, also where
-its timestamps fall: so did the live worker. A few chunks of each topic are held, so memory does not grow with history.
+The record with the smaller timestamp goes first, a forecast before an outcome of the same millisecond. A record that is
+stamped far ahead of its neighbours goes when they do. A topic keeps its own order, also where its timestamps fall: a
+live worker does the same. A few chunks of each topic are held, so memory does not grow with history.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Ch
 
 
 class _Side:
-    """The chunks of one topic: the one that is merged now, and what stands behind it."""
+    """The chunks of one topic: the one that is being merged, and those behind it."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = (chunk for chunk in chunks if chunk.records)
@@ -43,13 +43,13 @@ class _Side:
     def advance(self) -> None:
         """Go on to the next chunk."""
         chunk = self._following.popleft() if self._following else next(self._chunks, None)
-        #: Of the chunk that is merged now; no records where there is none.
+        #: Records of the chunk that is being merged; empty if there is none.
         self.records, self.done = chunk or Chunk([], 0)
-        #: The place there of the next record.
+        #: Index of the next record in that chunk.
         self.at = 0
 
     def believed(self, at: int) -> int:
-        """Return the time, ms, by which a record is merged whose own time is far ahead of the other topic."""
+        """Return the time, ms, by which a record is merged if its own time is far ahead of the other topic."""
         while len(self.records) - at + sum(len(chunk.records) for chunk in self._following) <= BEHIND:
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -67,7 +67,7 @@ def _interleaved(left: _Side, right: _Side) -> list[SourceRecord]:
     records: list[SourceRecord] = []
     append = records.append
     first, second = mine[i], others[j]
-    #: Of a next record that is far ahead of the other: the time it is merged by; None while nobody asked.
+    #: The time by which the next record is merged if it is far ahead of the other topic; None until it is asked for.
     of_first: int | None = None
     of_second: int | None = None
     while True:

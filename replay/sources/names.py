@@ -7,7 +7,7 @@ from typing import Final
 
 from replay.sources.column import Column, quoted
 
-#: Text that stands in a column of names where there is none. NA and - are names.
+#: Text that means *no name*. NA and - are names.
 _NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
 #: A large number as a spreadsheet writes it, without its last digits.
 _ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+", re.IGNORECASE | re.ASCII)
@@ -16,7 +16,7 @@ _WHOLE: Final = re.compile(r"(\d+)\.0", re.ASCII)
 
 
 def read(column: Column, defaults: Sequence[str]) -> list[str]:
-    """Read a column of names; where there is none, the row's default."""
+    """Read a column of names; an empty cell gets the row's default."""
     return [
         default if name in _NAMELESS else name
         for name, default in zip((cell.strip() for cell in column.texts), defaults, strict=True)
@@ -24,7 +24,7 @@ def read(column: Column, defaults: Sequence[str]) -> list[str]:
 
 
 def ids(column: Column) -> list[str]:
-    """Read a column of ids; where there is none, ``row`` and its number.
+    """Read a column of ids; an empty cell gets ``row`` and its number.
 
     Raises TableError if a spreadsheet has rounded one.
     """
@@ -35,7 +35,7 @@ def ids(column: Column) -> list[str]:
 
 
 def whole(column: Column) -> tuple[Column, list[str]]:
-    """Return names without the .0 that a program put behind all of them, as it took them for numbers; and say so."""
+    """Return names without the .0 of a program that took them for numbers; add a note."""
     found = [_WHOLE.fullmatch(cell.strip()) for cell in column.texts]
     if not any(found) or any(
         not match and cell.strip() not in _NAMELESS for match, cell in zip(found, column.texts, strict=True)
@@ -47,7 +47,7 @@ def whole(column: Column) -> tuple[Column, list[str]]:
 
 
 def repeated(column: Column, found: Sequence[str]) -> list[str]:
-    """Say in a sentence how many rows have the id of an earlier row; none, if no row has."""
+    """Return a sentence about rows that have the id of an earlier row; nothing if there are none."""
     again = len(found) - len(set(found))
     if not again:
         return []

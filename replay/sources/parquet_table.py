@@ -27,8 +27,8 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     Raises SettingsError if pyarrow is missing.
     Raises TableError if the file is broken, a column is missing, there twice, or of a type that is not read.
 
-    ``named``: names by the option that gives each; ``score.values[1]`` is inside a column, ``#3`` the third column.
-    ``zone``: of times without one.
+    ``named``: names by option; ``score.values[1]`` is inside a column, ``#3`` is the third column.
+    ``zone``: time zone of times without one.
     """
     arrow = pyarrow()
     try:
@@ -60,12 +60,12 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
                 notes = [UTC_ASSUMED]
             columns[option] = Column(option.split()[0], named[option], cells, range(1, count + 1))
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:
-        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+        raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     return Text(columns, notes)
 
 
 def _plain(arrow: Any, column: Any) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return a column without a dictionary: another part may have it without one."""
+    """Return a column without dictionary encoding, as another part of the table may lack it."""
     return column.cast(column.type.value_type) if arrow.types.is_dictionary(column.type) else column
 
 
@@ -107,7 +107,7 @@ def _is_list(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
 
 
 def _example(arrow: Any, kind: Any) -> str:  # noqa: ANN401 - pyarrow's
-    """Return steps from a type to a number inside it: of a list to the second value, as of the class 1."""
+    """Return steps from a type to a number inside it; in a list to the second value, that of class 1."""
     if _is_list(arrow, kind):
         return "[1]" + _example(arrow, kind.value_type)
     if arrow.types.is_struct(kind):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from streams.records.decoding import Decoder
 from streams.sources.references import Headers
 
-#: Records a source hands over at once. Large enough that handing over costs nothing, small enough to show progress.
+#: Records of one chunk. Enough that handing over costs nothing, few enough to show progress.
 CHUNK = 2000
 
 
@@ -19,18 +19,18 @@ class TableError(Exception):
 class SourceRecord(NamedTuple):
     """One record of an input topic."""
 
-    #: The Kafka timestamp, ms since the epoch: what topics are merged by.
+    #: The Kafka timestamp, ms since the epoch. Topics are merged by it.
     timestamp: int
     #: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
     topic: int
-    #: In its topic and partition, increasing; in a file, the number of the record, from 0.
+    #: Offset in its topic and partition; in a file, the number of the record, from 0.
     offset: int
-    #: Their bytes in the topic or the file.
+    #: Key and value, as bytes in the topic or the file.
     key: bytes | None
     value: bytes | None
-    #: Why it is refused (`streams.records.decoding.REASONS`), if that is known before it is decoded; else None.
+    #: Why the record is refused (`streams.records.decoding.REASONS`), if known before decoding; else None.
     reason: str | None = None
-    #: Those of the topic; a file has none.
+    #: Headers in the topic; a file has none.
     headers: Headers = ()
 
 
@@ -42,7 +42,7 @@ def loaded(decoder: Decoder, records: Sequence[SourceRecord]) -> Sequence[Source
 
 
 class ReplaySource(Protocol):
-    """Two topics, however they are stored. It is sent to other processes, so it must be picklable."""
+    """Two topics, however they are stored. A source goes to other processes, so it must be picklable."""
 
     @property
     def partitions(self) -> int:
@@ -50,22 +50,22 @@ class ReplaySource(Protocol):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the two topics are called in dead letters."""
+        """Names of the two topics in dead letters."""
 
     @property
     def size(self) -> int:
-        """How much there is to read, in the unit that `Chunk.done` counts; only progress depends on it."""
+        """Size of the source, in units of `Chunk.done`; only the progress bar depends on it."""
 
     @property
     def until_ms(self) -> int | None:
-        """Until when time runs at least, beside the last record of a partition; None: no further, records will come."""
+        """Time to which stream time runs on after the last record, ms. None: it stops there, as more will come."""
 
     @property
     def mapped(self) -> bool:
-        """Whether records may be those of sources, which are mapped."""
+        """Whether records may come from source topics and need mapping."""
 
     def ready(self, directory: Path) -> "ReplaySource":
-        """Return the same records, each partition to be read apart; what that needs is written below a directory."""
+        """Return a source of the same records whose partitions can be read apart; it may write below a directory."""
 
     def manifest(self) -> Mapping[str, Any]:
         """Return what identifies the records: the same manifest, the same records."""
@@ -75,7 +75,7 @@ class ReplaySource(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Some records in a row, and how much of `Source.size` they stand for."""
+    """Consecutive records, and their share of `Source.size`."""
 
     records: list[SourceRecord]
     done: int

@@ -1,4 +1,4 @@
-"""Scores of a column, as probabilities: numbers with a point or a comma, or with a percent sign."""
+"""Reads a column of scores as probabilities: numbers with a point or a comma, or with a percent sign."""
 
 import math
 import re
@@ -12,17 +12,17 @@ from replay.sources.column import Column, counted, shown
 from replay.sources.record import TableError
 from state.arrays import Floats
 
-#: Scales by name: what stands for 0, and what stands for 1.
+#: Scales by name: the value for 0, and the value for 1.
 SCALES: Final = {"probability": (0.0, 1.0), "percent": (0.0, 100.0), "permille": (0.0, 1000.0)}
 LOG_ODDS: Final = "log-odds"
-#: What a unit may be, in words.
+#: The allowed units, in words.
 UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
-#: A larger share of scores in no unit interval is a wrong unit, not a few wrong rows.
+#: If a larger share of scores is outside the unit's range, the unit is wrong, not a few rows.
 MOST_OUTSIDE: Final = 0.01
-#: Of the percents of a rare event 99 in 100 look like probabilities. So are more different values beyond a 1 in float32
-#: up to this, which may be percents or permilles.
+#: Of the percents of a rare event 99 in 100 look like probabilities. So several different values above 1 (in float32),
+#: up to this, may mean percents or permilles.
 _MOST_MARKS, _BEYOND, _PERMILLE = 3, 1 + 1e-6, 1000.0
-#: So far beyond 0 or 1 a probability is only rounded.
+#: A probability that is beyond 0 or 1 by no more than this was only rounded.
 _ROUNDED: Final = 4e-15
 #: Numbers by the mark before their fraction, and those with marks between their thousands; log-odds may be infinite.
 _NUMBER: Final = {
@@ -37,7 +37,7 @@ _GROUPED: Final = {
 }
 #: A number with a mark of three characters or less before or behind it.
 _MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019\u00a0\u202f ]*\d)\s*([^\d\s.,+-]{1,3})?")
-#: So many scores tell their unit.
+#: So many scores suffice to tell their unit.
 _ENOUGH: Final = 20
 
 
@@ -49,7 +49,7 @@ class ReadScores(NamedTuple):
 
 
 def scale(unit: str) -> tuple[float, float] | None:
-    """Return what stands for 0 and for 1 in a unit; None: log-odds. Raises ValueError if it is none of `UNITS`."""
+    """Return the values for 0 and for 1 in a unit; None: log-odds. Raises ValueError if it is not in `UNITS`."""
     if unit in SCALES or unit == LOG_ODDS:
         return SCALES.get(unit)
     low, comma, high = unit.partition(",")
@@ -84,14 +84,14 @@ def read(column: Column, unit: str) -> ReadScores:
 
 
 def numbers(column: Column) -> Floats:
-    """Read a column of plain numbers, NaN where a cell is empty; as `read` does, but for units."""
+    """Read a column of plain numbers, as `read` but without units; NaN if a cell is empty."""
     if not isinstance(column.cells, list):
         return _plain(column)
     return _numbers(column, _ungrouped(column, _amounts(column, _signed(column))))
 
 
 def _signed(column: Column) -> list[str]:
-    """Return cells with the minus that computers know, where a spreadsheet has written another."""
+    """Return cells with ASCII minus signs; spreadsheets may write another one."""
     return [cell.replace("\u2212", "-") for cell in column.present()]
 
 
@@ -157,7 +157,7 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
 def _percents(values: Floats) -> int:
     """Count different values that may be percents or permilles, where most are probabilities.
 
-    Whole numbers among fractions are no such values but marks, such as 998 and 999.
+    Whole numbers among fractions do not count: they are codes, such as 998 and 999.
     """
     whole = np.rint(values) == values
     may_be = (values > _BEYOND) & (values <= _PERMILLE) & (~whole | whole.all())
@@ -181,7 +181,7 @@ def _ungrouped(column: Column, cells: list[str]) -> list[str]:
 
 
 def _numbers(column: Column, cells: list[str]) -> Floats:
-    """Return numbers by the mark by which most cells are numbers; a cell that is none by it is an error."""
+    """Parse cells by the decimal mark that fits most of them; a cell that it does not fit is an error."""
     wrong = {
         mark: [at for at, cell in enumerate(cells) if cell and not pattern.fullmatch(cell)]
         for mark, pattern in _NUMBER.items()

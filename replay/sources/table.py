@@ -33,7 +33,7 @@ from state.quick import new
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 
-#: A larger share of labels before their scores is a wrong zone or column, not a few wrong clocks.
+#: If a larger share of labels is before their scores, a zone or column is wrong, not a few clocks.
 _MOST_EARLY: Final = 0.01
 
 
@@ -45,35 +45,35 @@ class Columns:
     score: str
     label: str
     time: str
-    #: When the label became known; None: with the score. The column of the label itself: a row with a time is a 1, and
-    #: one without is a 0 that nobody reported.
+    #: When the label became known; None: with the score. It may be the label's own column: then a row with a time is a
+    #: 1, and a row without is a 0 that nobody reported.
     label_time: str | None = None
-    #: Of the event; None: the number of the row.
+    #: Id of the event; None: the number of the row.
     id: str | None = None
     #: Name of the stream; None: all rows are of `stream_name`.
     stream: str | None = None
-    #: Name of the stream of all rows, or of rows without one.
+    #: Stream of rows that name none.
     stream_name: str = "table"
-    #: As `scores.scale` takes it.
+    #: Unit of scores, as `scores.scale` takes it.
     unit: str = "probability"
     #: What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     labels: Meanings = field(default_factory=dict)
-    #: How times are written, as strptime reads it, such as ``%d.%m.%Y %H:%M``; None: as `times.read` finds. Without one
-    #: of its own, a label's time has the format of `time`, if any of its cells is written so.
+    #: Format of times for strptime, such as ``%d.%m.%Y %H:%M``; None: `times.read` finds it. If labels' times have no
+    #: format of their own, they have that of `time` if one of their cells fits it.
     time_format: str | None = None
     label_time_format: str | None = None
-    #: Of times that name none; None: UTC.
+    #: Time zone of times that name none; None: UTC.
     zone: tzinfo | None = None
-    #: Of text; None: the one that fits.
+    #: Encoding of text; None: the one that fits.
     encoding: str | None = None
-    #: Columns that hold segments; their names are the segments'.
+    #: Columns that hold segments, under the segments' names.
     segments: tuple[str, ...] = ()
-    #: What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
+    #: The entity of each row, such as an account, whose rows share outcomes; None: not known.
     entity: str | None = None
-    #: What a forecast weighs, such as an amount, and its chance of a label; None: nothing is known.
+    #: The weight of a forecast, such as an amount, and its chance of a label; None: not known.
     weight: str | None = None
     label_rate: str | None = None
-    #: Which version of the model made each row's score; None: nothing is known.
+    #: The version of the model that made each row's score; None: not known.
     model_version: str | None = None
 
     @property
@@ -111,7 +111,7 @@ class TableSource(FileSource):
     Raises TableError if a column is missing or holds something else; when the source is read.
     """
 
-    #: Which column holds what.
+    #: Meaning of the columns.
     columns: Columns = Columns("", "", "")
     #: Whether the stream is the key, not the event's id.
     by_stream: bool = False
@@ -138,12 +138,12 @@ class TableSource(FileSource):
 
     @cached_property
     def silent(self) -> Mapping[str, int]:
-        """By stream: zeros that have no date though labels have some. They are no outcomes: nobody reported them."""
+        """By stream: zeros without a date, if other labels have dates. They are not outcomes: nobody reported them."""
         return Counter(self._rows.streams[row] for row in np.flatnonzero(self._rows.silent))
 
     @cached_property
     def ages_ms(self) -> Integers:
-        """How long the ones of the table took to be known, ms; those without both times are left out."""
+        """How long ones took to be known, ms; rows that lack one of the times are left out."""
         rows = self._rows
         dated = (rows.labels == 1) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages: Integers = np.maximum(rows.label_times[dated] - rows.times[dated], 0)
@@ -151,7 +151,7 @@ class TableSource(FileSource):
 
     @cached_property
     def latest_ms(self) -> Mapping[str, int]:
-        """By stream: how long its latest label took, ms; of streams whose labels took longer than `DEFAULT_TTL_MS`."""
+        """By stream: how long its slowest label took, ms; only streams where this is longer than `DEFAULT_TTL_MS`."""
         rows, found = self._rows, dict[str, int]()
         dated = ~np.isnan(rows.labels) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages = np.where(dated, rows.label_times - rows.times, 0)
@@ -172,10 +172,10 @@ class TableSource(FileSource):
         times = rows.times if topic == FORECASTS else rows.label_times
         mine = np.arange(rows.count) if topic == FORECASTS else np.flatnonzero(~np.isnan(rows.labels))
         timed = times != NEVER
-        # A row without a time becomes a dead letter; it has to stand somewhere, so it stands with the first.
+        # A row without a time becomes a dead letter, and comes first.
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
-        # Rows of one time may stand sorted by label or score: their ids say in which order they go.
+        # Rows of one time may be sorted by label or score, so they are put in order of their ids.
         hashes = np.array([crc32(rows.ids[row].encode()) for row in mine.tolist()], dtype=np.int64)
         order = mine[np.lexsort((hashes, stands[mine]))]
         known = {name: ~np.isnan(column) for name, column in rows.numbers.items()}
@@ -205,27 +205,27 @@ class TableSource(FileSource):
 
 @dataclass(frozen=True)
 class TableRows:
-    """What a table holds, a value a row."""
+    """The values of a table, one for each row."""
 
-    #: Probabilities; NaN where there is none.
+    #: Probabilities; NaN if there is none.
     scores: Floats
     #: 0.0, 1.0, or NaN for rows without a label.
     labels: Floats
-    #: Ms since 1970; the least integer where there is none.
+    #: Ms since 1970; the least integer if there is none.
     times: Integers
     label_times: Integers
     #: Names.
     ids: list[str]
     streams: list[str]
-    #: By column; empty where a row has none.
+    #: By column; empty if a row has none.
     segments: Mapping[str, list[str]]
-    #: By field, what each row is about and versions of the model; empty where it is not known.
+    #: By field: entities and versions of the model; empty if not known.
     texts: Mapping[str, list[str]]
-    #: By field, weights and chances of a label; NaN where a row has none.
+    #: By field: weights and chances of a label; NaN if a row has none.
     numbers: Mapping[str, Floats]
-    #: Rows whose label is 0 and was never reported; they have no label here.
+    #: Rows whose label is a 0 that was never reported; they have no label here.
     silent: NDArray[np.bool_]
-    #: What was assumed, in sentences.
+    #: Assumptions, in sentences.
     notes: Sequence[str] = ()
 
     @property
@@ -265,7 +265,7 @@ def read(path: Path, columns: Columns) -> TableRows:
         notes += changed
     made = times.read(found["--time"], columns.time_format, columns.zone)
     notes += made.notes
-    happened = columns.label == columns.label_time  # when, where it did
+    happened = columns.label == columns.label_time  # its time, if it happened
     labels = np.empty(0) if happened else _labels(found["--label"], columns)
     values, outside = scores.read(found["--score"], columns.unit)
     notes += outside
@@ -304,12 +304,12 @@ def read(path: Path, columns: Columns) -> TableRows:
 
 
 def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
-    """Return the columns of fields, by the field, as far as options name them."""
+    """Return the columns that options name, by field."""
     return {name: each for name in names if (each := found.get(f"--{name.replace('_', '-')}"))}
 
 
 def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
-    """Leave out rows that hold neither score, label nor time, such as a line of totals; say which hold not all."""
+    """Leave out rows without score, label and time, such as a line of totals; add notes on incomplete rows."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
     for what, lacks in {"score": np.isnan(rows.scores) & kept, "time": (rows.times == NEVER) & kept}.items():
         if lacks.any():
@@ -327,9 +327,9 @@ def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
 def _follow(
     known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], columns: Columns
 ) -> list[str]:
-    """Let labels that are before their score come with it, as a worker does; TableError if they are too early or many.
+    """Move labels from before their score to its time, as a worker does; TableError if too early or too many.
 
-    Many may be early within the day, minute or second that all label times are rounded to.
+    Many may be early within the day, minute or second to which all label times are rounded.
     """
     early = (known < made) & (known != NEVER) & ~np.isnan(labels)
     if not early.any():
@@ -356,7 +356,7 @@ def _follow(
 
 
 def _at_once(known: Integers, made: Integers) -> list[str]:
-    """Say that all labels are of one time, though scores are not: it is that of an export."""
+    """Warn if all labels have one time and scores do not: it may be the time of an export."""
     known = known[known != NEVER]
     if len(known) < 2 or known.min() < known.max() or made.min() == made.max():
         return []
@@ -380,7 +380,7 @@ def _labels(column: Column, columns: Columns) -> Floats:
 
 
 def _when(column: Column, columns: Columns) -> str:
-    """Return what to do with a label's column that holds times; empty if it holds something else."""
+    """Return the remedy if the label's column holds times; else an empty text."""
     with suppress(TableError):
         times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
         return "; if it says when what you forecast happened, name it by --label-time, too"

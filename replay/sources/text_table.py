@@ -1,7 +1,7 @@
-"""A table that is text: encoding, separator and the header's row are found, not asked for.
+"""Reads a table of text. Encoding, separator and the header's row are detected.
 
-What a file may be is tried, and the names that the options give decide: the header is the first row that holds all of
-them, and its separator is the file's.
+It tries encodings and separators. The header is the first row that holds all names from the options; its separator is
+the file's.
 """
 
 import codecs
@@ -22,18 +22,18 @@ from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
 _SEPARATORS: Final = (",", ";", "\t", "|", " ")
-#: How a score or a time begins, and no name of one.
+#: A score or a time begins like this; its name does not.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
 _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
 _FORMULA: Final = re.compile(r'="([^"]*)"')
-#: The header is among the first rows, behind comments and titles.
+#: The header is among the first so many rows, behind comments and titles.
 _HEAD: Final = 50
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
 #: Bytes that are decoded at once, and the longest line.
 _BLOCK, _LINE = 1 << 18, 1 << 26
-#: What text may be that is neither UTF-8 nor of Western Europe.
+#: Encodings to propose if text is neither UTF-8 nor Western European.
 _OTHERS: Final = "another, such as cp1250 (Polish), cp1251 (Russian), cp932 (Japanese) or gb18030 (Chinese)"
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -43,14 +43,14 @@ _BOMS: Final = (
 
 
 class Text(NamedTuple):
-    """Columns by the option that names each, and what was assumed, in sentences."""
+    """Columns by option, and assumptions in sentences."""
 
     columns: Mapping[str, Column]
     notes: Sequence[str]
 
 
 class _Header(NamedTuple):
-    """Cells of the header, the number of its row, and what is between cells."""
+    """Cells of the header, the number of its row, and the separator."""
 
     cells: Sequence[str]
     number: int
@@ -61,9 +61,9 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     """Read columns of a table.
 
     Raises SettingsError if the file cannot be read.
-    Raises TableError if a column is missing or there twice, or rows have other numbers of cells than the header.
+    Raises TableError if a column is missing or doubled, or rows do not have as many cells as the header.
 
-    ``named``: names by the option that gives each. ``#3`` is the third column, whatever its name.
+    ``named``: names by option. ``#3`` is the third column, whatever its name.
     ``encoding``: None: UTF-8, UTF-16 if it looks so, else cp1252.
     """
     decoded, nul = _encoding(path, encoding)
@@ -134,7 +134,7 @@ def _text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
 
 
 def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
-    """Return in which encoding all of a file can be read, and whether it has NUL characters."""
+    """Return the encoding that can read all of the file, and whether the file has NUL characters."""
     with opened(path) as (file, _):
         head = file.read(4096)
     if not head:
@@ -149,7 +149,7 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as exc:
-                # What was UTF-8 so far, with letters beyond ASCII, is not cp1252.
+                # A file that was UTF-8 so far, with letters beyond ASCII, is not cp1252.
                 if encoding == "utf-8" and not given and not beyond and exc.object[: exc.start].isascii():
                     return _encoding(path, "cp1252")
                 line += exc.object[: exc.start].count(b"\n")
@@ -177,12 +177,12 @@ def _guess(head: bytes) -> str:
 
 
 def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3]) -> Any:  # noqa: ANN401 - has no public name
-    """Return what reads rows; several blanks separate as one does."""
+    """Return a reader of rows; several blanks separate as one does."""
     return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=separator == " ")
 
 
 def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield each separator with the first rows as they are then; there is at least one row."""
+    """Yield each separator with the first rows that it gives, at least one."""
     for separator in _SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
@@ -194,10 +194,10 @@ def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | None:
-    """Return the first row that holds all names, by the separator by which there is one.
+    """Return the first row that holds all names, by any separator.
 
-    Where all columns are named by number, it is the first row that has so many; if that holds a score or a time, the
-    table has no header.
+    If all columns are named by number, it is the first row that has so many cells; if that row holds a score or a time,
+    the table has no header.
     """
     names = {_named(name) for name in named.values() if name[:1] != "#"}
     numbers = [int(name[1:]) for name in named.values() if name[:1] == "#" and name[1:].isdecimal()]
@@ -211,7 +211,7 @@ def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | No
 
 
 def _named(name: str) -> str:
-    """Return a name as it is compared: without blanks around it, its letters in one form."""
+    """Return a name in the form for comparison: stripped, in one Unicode form."""
     return normalize("NFC", name.strip())
 
 
@@ -221,7 +221,7 @@ def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _bare(path: Path, encoding: str, header: _Header) -> bool:
-    """Return whether quotes are text, as where PostgreSQL or MySQL write tabs between cells and quote none."""
+    """Return whether quotes are text: PostgreSQL and MySQL write tabs between cells and do not quote."""
     if header.separator not in "\t|":
         return False
     broken = False
@@ -236,14 +236,14 @@ def _bare(path: Path, encoding: str, header: _Header) -> bool:
 def _columns(
     path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str], *, bare: bool
 ) -> tuple[dict[str, Column], list[int]]:
-    """Return the columns, and which rows repeat the header, as where files were joined.
+    """Return the columns, and the rows that repeat the header, as in joined files.
 
     ``bare``: whether quotes are text.
     """
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
-    if header.separator == " ":  # an empty cell cannot be seen there, and those behind it would take its place
+    if header.separator == " ":  # between blanks an empty cell is invisible, and the next cells would take its place
         least = sum(map(bool, header.cells))
     again: list[int] = []
     with _text(path, encoding) as file:
@@ -280,7 +280,7 @@ def _columns(
 
 
 def _unwrapped(cells: list[str]) -> list[str]:
-    """Return the text of formulas such as ``="00042"``, by which exports keep a spreadsheet from reading a number."""
+    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
     first = next((cell for cell in cells if cell), "")
     return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells
 

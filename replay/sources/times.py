@@ -17,26 +17,27 @@ from replay.sources.record import TableError
 from state.arrays import Integers
 from state.scoring.ages import DAY_MS
 
-#: Stands where there is no time.
+#: Means *no time*.
 NEVER: Final = int(np.iinfo(np.int64).min)
-#: Times are from this year to the one after next. So the size of a number tells its unit.
+#: Times are from this year to next year, so the size of a number tells its unit.
 FIRST: Final = 1990
-#: A label's time from this year on, or up to this year, says that there is none, such as 9999-12-31.
+#: A label's time outside these years, such as 9999-12-31, means that there is none.
 _NONE_FROM, _NONE_TO = 2099, 1900
 _NO_DATE: Final = re.compile(r"0000-00-00.*|1900-01-00.*|[+-]?infinity|0(\.0*)?|-1(\.0*)?", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _QUARTER_MS: Final = 900_000
-#: No zone is further off, so a label's time that is no further from 1970 began as 0.
+#: No zone is further from UTC. So a label's time that is no further from 1970 was a 0.
 _ZONES_MS: Final = 14 * 3_600_000
-#: Numbers since 1970, and what makes ms of them.
+#: Units of numbers since 1970, and factors to ms.
 _UNITS: Final = (
     ("seconds since 1970", 1e3),
     ("milliseconds since 1970", 1.0),
     ("microseconds since 1970", 1e-3),
     ("nanoseconds since 1970", 1e-6),
 )
-#: Of .NET, 100 ns each: 1970-01-01 in them. As nanoseconds since 1970, those of these decades are of early 1990.
+#: Ticks of .NET, 100 ns each: 1970-01-01 in ticks. Read as nanoseconds since 1970, ticks of these decades are in early
+#: 1990.
 _TICKS: Final = 621_355_968_000_000_000
 #: Dates of digits alone, by their length.
 _DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
@@ -51,11 +52,11 @@ _ISO: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
-#: A number whose last digits were not written, where there are fewer behind the mark than the exponent says.
+#: A number whose last digits are lost: fewer digits behind the mark than the exponent says.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
 #: A time of day, or a duration as pandas writes it.
 _OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
-#: How else people write times; what fits is proposed, not taken.
+#: Other formats of times. One that fits is proposed, not used.
 _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
     *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
@@ -82,7 +83,7 @@ _OTHERS: Final = (
     *("%Y%m", "%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
     *("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y"),
 )
-#: So many cells are tried before a format is proposed.
+#: A format is proposed after so many cells were tried.
 _TRIED: Final = 10_000
 
 
@@ -90,14 +91,14 @@ UTC_ASSUMED: Final = "Times without a zone were taken as UTC; --time-zone names 
 
 
 class ReadTimes(NamedTuple):
-    """Ms since 1970, `NEVER` where there is none; and what was assumed, in sentences."""
+    """Ms since 1970, `NEVER` if there is none; and assumptions in sentences."""
 
     ms: Integers
     notes: Sequence[str] = ()
 
 
 class _Clock:
-    """The zone of times that name none, whether it was needed, and which times are plausible, in ms."""
+    """The zone of times that name none, whether it was needed, and the range of plausible times, ms."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone, self.assumed = zone, False
@@ -112,9 +113,9 @@ class _Clock:
         return (time - _EPOCH) // _MS
 
     def named(self, moment: datetime, name: str) -> int:
-        """Return a time in a region such as Europe/Berlin, or of CET or CEST where the zone has this name for it.
+        """Return a time in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
 
-        Raises ValueError if it has not: an EST is in New York or in Sydney.
+        Raises ValueError if it does not: EST may be New York's or Sydney's.
         """
         if "/" in name and name.casefold() != str(self._zone).casefold():
             try:
@@ -133,12 +134,12 @@ _Tell = Callable[[str, _Clock], tuple[str, int]]
 def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *, only: bool = True) -> ReadTimes:
     """Read a column of times.
 
-    Raises TableError if cells are written in several ways or in none that is known, or are not from the year `FIRST` to
-    next year. A ``--label-time`` of a year that nobody means stands for none.
+    Raises TableError if cells have several formats or an unknown one, or are not from the year `FIRST` to next year. A
+    ``--label-time`` in an impossible year means that there is none.
 
     ``form``: as strptime reads text; None: ISO 8601, numbers since 1970, days of a spreadsheet, dates of digits alone.
-    ``zone``: of times that name none; None: UTC, and a note says so.
-    ``only``: whether ``form`` is used even if no cell is written so.
+    ``zone``: time zone of times that name none; None: UTC, and a note says so.
+    ``only``: whether to use ``form`` even if no cell fits it.
     """
     clock, of_label = _Clock(zone or UTC), column.option == "--label-time"
     if not isinstance(column.cells, list):
@@ -175,7 +176,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
 
 
 def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _Clock) -> list[str]:
-    """Say how many times are later than now; TableError if one is of no plausible year."""
+    """Note how many times are later than now; raises TableError if a year is not plausible."""
     out = there & ((ms < clock.span[0]) | (ms >= clock.span[1]))
     if out.any():
         at = int(np.argmax(out))
@@ -191,16 +192,16 @@ def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _C
 
 
 def _spaced(cell: str) -> str:
-    """Return a cell whose blanks are blanks: some spreadsheets and browsers write a narrow one before AM and PM."""
+    """Return a cell with plain blanks: some spreadsheets and browsers write a narrow one before AM and PM."""
     return cell if cell.isascii() else cell.replace("\u202f", " ").replace("\u00a0", " ")
 
 
 def ends(moments: Integers, zone: tzinfo) -> Integers:
-    """Return when the day in a zone, the minute or the second is over that each moment stands for, ms.
+    """Return the end of the day (in a zone), minute or second to which each time was rounded, ms.
 
-    It is the longest of these at which all moments begin.
+    It is the longest of the three at whose beginning all times are.
     """
-    if not (moments % _QUARTER_MS).any():  # no zone is off by less
+    if not (moments % _QUARTER_MS).any():  # zones differ from UTC by multiples of this
         starts = [datetime.fromtimestamp(each / 1000, zone) for each in moments.tolist()]
         if all(each.time() == time() for each in starts):
             return np.array([(each + timedelta(days=1)).timestamp() * 1000 for each in starts], dtype=np.int64)
@@ -208,7 +209,7 @@ def ends(moments: Integers, zone: tzinfo) -> Integers:
 
 
 def _told(texts: Sequence[str], tell: _Tell, clock: _Clock) -> tuple[Counter[str], Integers]:
-    """Return how many cells are written in each way, "" for none that is known, and ms."""
+    """Count the cells of each format, "" for an unknown one, and return their ms."""
     kinds: Counter[str] = Counter()
     found = np.full(len(texts), NEVER)
     for at, cell in enumerate(texts):
@@ -226,7 +227,7 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
         try:
             return ISO, clock.ms(datetime.fromisoformat(cell))
         except ValueError:
-            pass  # what its cousins write
+            pass  # as related programs write it
     if _NUMBER.fullmatch(cell):
         return _number(cell, clock)
     match = _ISO.fullmatch(cell)
@@ -282,7 +283,7 @@ def _formatted(form: str, cell: str, clock: _Clock) -> tuple[str, int]:
 def _wrong(
     column: Column, texts: Sequence[str], tell: _Tell, clock: _Clock, kinds: Counter[str], form: str | None
 ) -> TableError:
-    """Return the error that blames the first cell that is not written as most."""
+    """Return the error for the first cell that is not written as most are."""
     most, count = kinds.most_common(1)[0]
     if form and not most:
         most, count = form, kinds[form]
@@ -308,7 +309,7 @@ def _wrong(
 
 
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
-    """Return what to say of a cell that is written in no known way, as others are."""
+    """Return the message for a cell of unknown format, if others have it, too."""
     if _OF_DAY.fullmatch(cell):
         return f", which is no date; {column.option} needs a column with dates"
     if (match := _ISO.fullmatch(cell)) and match[15]:
@@ -330,7 +331,7 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
 
 
 def formats(text: str) -> list[str]:
-    """Return the formats, as strptime reads them, by which a text is a plausible time."""
+    """Return the strptime formats by which a text is a plausible time."""
     return _fitting([text], _Clock(UTC))
 
 

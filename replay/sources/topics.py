@@ -1,11 +1,11 @@
 """The two input topics, read from fixed offsets to fixed offsets, without a consumer group.
 
-Offsets are resolved once, before anything is read: what is appended meanwhile is not part of the replay, and a manifest
-makes the same replay again. Nothing is committed and no group is named, so workers do not notice.
+Offsets are resolved once, before anything is read. So records appended meanwhile are not replayed, and a manifest
+repeats the same replay. Nothing is committed and no group is joined, so workers do not notice.
 
-Records are read as a worker reads them. Those of aborted transactions are passed over. A batch that expands beyond
-``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup state skip`` left out, which the workers'
-dead letters tell.
+Records are read as a worker reads them. Records of aborted transactions are passed over. A batch that expands beyond
+``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup state skip`` left out; it is known from the
+workers' dead letters.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ Spans = tuple[tuple[int, int], ...]
 class TopicSource:
     """Ranges of offsets of the input topics."""
 
-    #: The ``TRUEUP_*`` variables that say how the brokers are reached; kept instead of settings, because TLS contexts
-    #: cannot be sent to another process.
+    #: The ``TRUEUP_*`` variables for the connection to the brokers. They are kept instead of settings, because TLS
+    #: contexts cannot be sent to another process.
     environment: Mapping[str, str]
-    #: Of the topics.
+    #: Names of the topics.
     names: tuple[str, str]
-    #: Of both topics, [start, end) for each partition.
+    #: Offsets of both topics, [start, end) for each partition.
     spans: tuple[Spans, Spans]
-    #: What operators left out: the reason by topic, partition and offset.
+    #: Records that operators left out: the reason by topic, partition and offset.
     skipped: Mapping[str, Mapping[int, Mapping[int, str]]] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class TopicSource:
         return self
 
     def manifest(self) -> Mapping[str, Any]:
-        """Return topics and offsets; `resolved` reads them again."""
+        """Return topics and offsets, from which `reread` makes the source again."""
         found: dict[str, Any] = {}
         for label, name, spans in zip(("forecasts", "outcomes"), self.names, self.spans, strict=True):
             found[label] = {"topic": name, "offsets": {str(n): list(span) for n, span in enumerate(spans)}}
@@ -80,7 +80,7 @@ class TopicSource:
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of one partition's range.
 
-        Raises TopicsError if the brokers give nothing for long, or records of the range have been deleted.
+        Raises TopicsError if the brokers send nothing for long, or records of the range were deleted.
         """
         start, end = self.spans[topic][partition]
         if start >= end:
@@ -101,14 +101,14 @@ class TopicSource:
 
 
 def _record(topic: int, read: Any) -> SourceRecord:  # noqa: ANN401 - aiokafka's
-    """Return a record; one that stands for others, which are not read, has the reason."""
+    """Return a record; if it stands for records that are not read, it has the reason."""
     reason = read.value.reason if isinstance(read.value, Refused) else None
     return SourceRecord(read.timestamp, topic, read.offset, read.key, read.value, reason, read.headers)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Which records are asked for: from one time to another, ms since the epoch; None is as far as records are kept."""
+    """The time range of records, ms since the epoch; None: as far as records are kept."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -133,7 +133,7 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
 
 
 async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, dict[int, dict[int, str]]]:
-    """Return what operators left out of some ranges, by the dead letters; nothing where these cannot be read."""
+    """Return the records that operators left out of some ranges, by the dead letters; empty if these cannot be read."""
     found: dict[str, dict[int, dict[int, str]]] = {}
     if await partitions(settings, settings.dead_letters) is None:
         return found
@@ -159,7 +159,8 @@ def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
         raise TopicsError(f"there is no topic {names[counts.index(None)]}")
     if counts[FORECASTS] != counts[OUTCOMES]:
         raise TopicsError(
-            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: an event's records must meet"
+            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: give both "
+            "the same number, so that an event's records meet"
         )
     with TopicReader(settings) as reader:
         forecasts, outcomes = [
@@ -207,7 +208,7 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
 
 
 def moment(text: str) -> int:
-    """Return an ISO 8601 time in ms since the epoch; one without an offset is UTC.
+    """Parse an ISO 8601 time, and return ms since the epoch; without an offset it is UTC.
 
     Raises SettingsError if it is none.
     """

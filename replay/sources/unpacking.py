@@ -1,4 +1,4 @@
-"""A file as the bytes that it holds, however it is packed. A small file that unpacks without end is refused."""
+"""Opens files whatever their compression. A small file that unpacks to too much is refused."""
 
 import bz2
 import codecs
@@ -24,8 +24,8 @@ _OPEN: Final[dict[bytes, Callable[[IO[bytes]], Any]]] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7z": lzma.LZMAFile,
 }
-#: How files begin that are no text: Excel, Avro, ORC, Feather, SQLite, PDF, SAS, SPSS, Stata, HDF5, R, Python's pickle;
-#: and what is no table although it is text: HTML and XML.
+#: First bytes of files that are not text (Excel, Avro, ORC, Feather, SQLite, PDF, SAS, SPSS, Stata, HDF5, R, Python's
+#: pickle), and of text that is not a table (HTML and XML).
 _OTHERS: Final = (
     *(b"\xd0\xcf\x11\xe0", b"Obj\x01", b"ORC", b"ARRO", b"SQLi", b"%PDF", b"\0\0\0\0", b"$FL2", b"<sta", b"\x89HDF"),
     *(b"X\n\0\0", b"RDX2", b"RDX3", b"\x80\x04", b"\x80\x05", b"<htm", b"<!DO", b"<?xm"),
@@ -33,14 +33,14 @@ _OTHERS: Final = (
 #: A JSON object or array; SQL Server writes names of columns in brackets.
 _JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")
 _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
-#: A file may unpack to so many bytes, and to more only if it is not so many times smaller.
+#: A file may unpack to so many bytes; to more only if the ratio is below this one.
 _PLENTY, _TIMES_LARGER = 1 << 28, 100
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the files that a table is of: itself, or those of a folder, such as Spark writes, by name.
+    """Return the files of a table: the file itself, or by name those of a folder, such as Spark writes.
 
-    Raises TableError if a folder has none. Files such as ``_SUCCESS`` are none.
+    Raises TableError if a folder has none. Files such as ``_SUCCESS`` do not count.
     """
     if not path.is_dir():
         return [path]
@@ -60,7 +60,7 @@ def begins(path: Path) -> bytes:
     """Return the first four bytes of a file, or of the first part of a folder.
 
     Raises SettingsError if it cannot be read.
-    Raises TableError if it is nothing that is read here.
+    Raises TableError if the kind of file is not supported.
     """
     part = parts(path)[0]
     try:
@@ -77,14 +77,14 @@ def begins(path: Path) -> bytes:
 
 
 def holds_json(path: Path) -> bool:
-    """Return whether what a file holds begins as a JSON object or array. Raises as `opened`."""
+    """Return whether the content begins as a JSON object or array. Raises as `opened`."""
     with opened(path) as (file, _):
-        begin = file.read(64).replace(b"\0", b"")  # of UTF-16
+        begin = file.read(64).replace(b"\0", b"")  # byte order marks of UTF-16
     return _JSON.match(begin.lstrip(codecs.BOM_UTF8 + codecs.BOM_UTF16)) is not None
 
 
 def recognised(path: Path, first: bytes) -> None:
-    """Raise TableError if what a file holds begins as something that is no text."""
+    """Raise TableError if the content does not begin as text."""
     if first.startswith(_OTHERS):
         raise TableError(
             f"{path} is neither text nor Parquet, whatever its name says, or it is HTML or XML: save its table as CSV"
@@ -94,7 +94,7 @@ def recognised(path: Path, first: bytes) -> None:
 
 
 def bounded(path: Path, size: int) -> None:
-    """Raise TableError if a file unpacks to ``size`` bytes or more, and this is too much for one of its size."""
+    """Raise TableError if ``size`` unpacked bytes are too many for the file's packed size."""
     if size > max(_PLENTY, _TIMES_LARGER * stored_bytes(path)):
         raise TableError(
             f"{path} has {stored_bytes(path):,} bytes and unpacks to over {size:,}: unpack it first if that is meant"
@@ -103,10 +103,10 @@ def bounded(path: Path, size: int) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file, or the parts of a folder one behind the other, and give what it holds, and the file as stored.
+    """Open a file, or the parts of a folder one after the other; yield the content, and the file as stored.
 
     Raises SettingsError if it cannot be read.
-    Raises TableError if it is cut, broken, of several files, or unpacks to too much; also while it is read.
+    Raises TableError if it is cut, broken, an archive of several files, or unpacks to too much; also while it is read.
     """
     if path.is_dir():
         with _Joined(parts(path)) as joined:
@@ -118,7 +118,7 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             if first == _ZIP:
                 try:
                     inner = _member(path, stored)
-                except ValueError as exc:  # names that are no text
+                except ValueError as exc:  # bytes in names that are not text
                     raise zipfile.BadZipFile("its names are no text") from exc
             elif first == _ZSTD:
                 limit = max(_PLENTY, _TIMES_LARGER * path.stat().st_size)
@@ -178,7 +178,7 @@ class _Joined(io.RawIOBase):
 
 
 class _Bounded(io.RawIOBase):
-    """What a file holds, until it is too much."""
+    """The content of a file, up to the bound."""
 
     def __init__(self, path: Path, inner: IO[bytes]) -> None:
         self._path, self._inner, self._size = path, inner, 0

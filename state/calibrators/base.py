@@ -34,7 +34,7 @@ class Recalibrator(ABC):
     implements `predict` and the abstract methods, and overrides a default where it differs.
     """
 
-    #: What each kind of forecast declares in its own types, see `Calibrator.predict`.
+    #: Each kind of forecast declares this with its own types, see `Calibrator.predict`.
     predict: ClassVar[Callable[..., Any]]
     #: Its name in the registry.
     name: ClassVar[str]
@@ -169,7 +169,7 @@ class Calibrator(Recalibrator):
 
         For classes ``p`` is a `Probs`, for numbers a law; see `state.forecasts`.
 
-        Raises ValueError if ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
+        Raises ValueError if ``p`` is outside [0, 1], or ``x`` does not fit the calibrator's configuration.
 
         ``p``: the raw forecast, in [0, 1].
         ``x``: features in [-1, 1]; ignored by calibrators that take none.

@@ -20,7 +20,7 @@ _HEAD: Final = Struct("<2dQ")
 
 
 class CarriedOver(Calibrator):
-    """Map the forecasts of a version by a line, then let a calibrator answer.
+    """Map the forecasts of a model's version by a line, then let a calibrator answer.
 
     ``inner``: the calibrator of the version.
 

@@ -1,4 +1,4 @@
-"""Where scores of exactly 0 and 1 lie: where their own outcomes put them, as far as the order of scores allows."""
+"""The places of scores of exactly 0 and 1: their own outcomes decide, within the order of scores."""
 
 from typing import Final
 

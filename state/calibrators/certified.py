@@ -29,7 +29,7 @@ LONGER: Final = 10.0
 SHARE: Final = 1.0 / 32.0
 
 _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1, CELLS)), 1.0)
-#: Of the scores that may count in each cell: the largest one, and the largest distance from 1.
+#: For each cell: the largest score that may count in it, and the largest distance of such a score from 1.
 _ABOVE: Final = (*_ENDS[1:], 1.0)
 _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
@@ -159,8 +159,8 @@ class Certified(Calibrator):
         self._cells = [NONE] * (CELLS + 1)
         #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
-        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of what it brought
-        #: to cells as one fact.
+        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of the one fact
+        #: that the run gave to cells.
         self._last, self._span, self._run, self._surprise = -1.0, 0, 0, 0.0
         self._brought: dict[int, float] = {}
 

@@ -1,4 +1,4 @@
-"""What `state.calibrators.certified` counts of one cell of scores."""
+"""The counts of one cell of scores, for `state.calibrators.certified`."""
 
 from collections.abc import Sequence
 from struct import Struct

@@ -66,7 +66,7 @@ class Composition(Calibrator):
         self.front.revise(front, was, y)
 
     def breaks(self) -> Sequence[float]:
-        """Return those of the front; the others lie where it serves them."""
+        """Return the breaks of the front; those of the back lie in what the front serves."""
         return self.front.breaks()
 
     def unserved(self, ticket: bytes) -> bytes:

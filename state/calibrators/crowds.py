@@ -12,7 +12,7 @@ CROWD: Final = 40.0
 CROWDED: Final = 20.0
 ROOM: Final = 0.1
 LEAST: Final = 6.0
-#: Crowds that are kept: those of the last fifth to all of the information.
+#: Crowds that are kept: of the last fifth of the information, up to all of it.
 CROWDS: Final = 64
 
 _STATE: Final = Struct(f"<{CROWDS}H{CROWDS}d")
@@ -45,7 +45,7 @@ class Crowds:
         """Return the share of an outcome that counts, 0 to 1.
 
         ``since, information``: information learnt when its forecast was issued, and now.
-        ``g``: its error q - y; for a revision the old label minus the new one.
+        ``g``: the outcome's error q - y; for a revision the old label minus the new one.
         ``revised``: of a revision: it counts in full if no outcome of its crowd was late, as all of them had.
         """
         if not CROWDED <= since < information:

@@ -32,7 +32,7 @@ class GroupError(NamedTuple):
 
     #: Slot of the segment.
     slot: int
-    #: Its outcomes.
+    #: Outcomes of the segment.
     n: int
     #: ℓ1 of its draws, Σ_i |V_i| / n.
     error: float

@@ -6,8 +6,8 @@ from typing import Final
 
 from state.scoring.ages import BATCH
 
-#: First weight of the baseline, standard errors by which it changes e-fold, and the largest log-odds of the weight less
-#: those of the first.
+#: First weight of the baseline; standard errors for an e-fold change; and the largest distance of the weight from the
+#: first, in log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
@@ -142,5 +142,5 @@ class Guard:
 
 
 def corrected(g: float, q: float, baseline: float) -> float:
-    """Return the change of δ, the log loss of the baseline less that of q, by a revision: old label less new one g."""
+    """Return how a revision changes δ, log loss of the baseline minus that of q; ``g``: old label minus new."""
     return -g * (math.log(q / baseline) - math.log((1.0 - q) / (1.0 - baseline)))

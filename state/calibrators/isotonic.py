@@ -93,7 +93,7 @@ class Isotonic:
         return [LOW + (i + 0.5) * WIDTH for i, (left, right) in enumerate(ends) if values[left] != values[right]]
 
     def mixed(self, q: float, pooled: float) -> float:
-        """Return the mixture of q and of what `at` said; q if that is 0."""
+        """Return the mixture of q and the answer of `at`; q if that answer is 0."""
         w = self._guard.weight
         return w * q + (1.0 - w) * pooled if pooled else q
 
@@ -102,8 +102,8 @@ class Isotonic:
     ) -> None:
         """Learn an outcome, 0 or 1, that counts for a part.
 
-        ``q, smooth``: what the map says today, and what this is mixed with.
-        ``pooled``: what `at` had said when the forecast was issued; 0: nothing that counts.
+        ``q, smooth``: today's answer of the map, and the answer with which it is mixed.
+        ``pooled``: the answer of `at` when the forecast was issued; 0: it does not count.
         ``lag``: information learnt since then.
         ``at``: record time of the label, as in `Guard`.
         """

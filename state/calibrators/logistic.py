@@ -1,4 +1,4 @@
-"""What logistic maps share: the clip of forecasts, the link, and the ball that their parameters stay in."""
+"""Shared by logistic maps: the clip of forecasts, the link, and the ball in which their parameters stay."""
 
 import math
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ MOST = 100
 
 
 class Multiclass(Recalibrator):
-    """Serve K probabilities. Each has a calibrator of its own that learns whether its class occurred.
+    """Serve K probabilities. Each has its own calibrator, which learns whether its class occurred.
 
     The K probabilities need not sum to 1. The record also has `Classwise.normalised` and `Classwise.argmax`, for users
     who need a distribution or one class. Normalising couples the classes, so no class keeps its guarantee. The order of

@@ -60,7 +60,7 @@ def text(default: str, meaning: str) -> Option:
 def increasing(low: float, high: float, most: int, meaning: str, least: int = 0) -> Option:
     """Return an option that takes numbers that increase strictly, all between ``low`` and ``high``.
 
-    The default is none of them; otherwise there are from ``least`` to ``most``.
+    The default is an empty list; otherwise there are from ``least`` to ``most`` numbers.
     """
 
     def takes(value: object) -> bool:

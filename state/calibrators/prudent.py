@@ -185,7 +185,7 @@ _HEADS: Final = [bytes((value,)) for value in range(256)]
 
 
 def _parts(ticket: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the tickets of map, segments and draw; the last two are empty if there is none."""
+    """Return the tickets of map, segments and draw; the last two may be empty."""
     head = ticket[0]
     end = len(ticket) - 2 * (head & _SLOTS)
     slots = ticket[end:]

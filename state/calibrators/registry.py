@@ -140,7 +140,7 @@ def _single(part: str, seed: int, options: Mapping[str, object]) -> Callable[[st
 
 
 def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the allowed ones of these options; check() proved their types."""
+    """Return those of the options that are allowed here; check() proved their types."""
     return {
         option: tuple(value) if isinstance(value, list) else value
         for option, value in options.items()

@@ -21,7 +21,7 @@ LABELS: Final = 16
 #: Labels of one record time that count as one fact in `state.calibrators.guard`. Flights that land in one minute are
 #: fewer.
 BATCH: Final = 20
-#: Labels after which earlier ones count half, of those that share a record time.
+#: Among labels that share a record time, earlier ones count half after so many labels.
 FADE: Final = 10_000
 #: Fewest outcomes of each label that is compared.
 FEWEST_EACH: Final = 20
@@ -52,7 +52,8 @@ class Ages:
     def __init__(self) -> None:
         self.expired = 0
         self._at, self._last, self._seen = 0, 0, 0
-        #: Labels that followed another of their record time, those of them that differed from it, and ones.
+        #: Labels that followed another one of the same record time; how many of them differed from it; and how many
+        #: were ones.
         self._followed, self._differed, self._ones = 0, 0, 0
         #: Counts of the labels from 0 on, as many as have come: `CELLS` each.
         self._counts: Counts = bytearray()

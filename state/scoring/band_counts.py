@@ -19,10 +19,11 @@ FACTOR: Final = 1.25
 #: Standard deviations from which the rate of outcomes has moved, too.
 EVIDENCE: Final = 2.0
 
-#: In which a label counts, for each forecast that it stands for: sums of whole numbers leave no rounding.
+#: A label counts in units of 1 / `UNIT`, `UNIT` for each forecast that it stands for: sums of whole numbers do not
+#: round.
 UNIT: Final = 1000
 
-#: The counts of each band: forecasts, those with a label, those with label 1; of labels in units of 1 / `UNIT`.
+#: The counts of each band: forecasts, and in units of 1 / `UNIT` those with a label and those with label 1.
 ISSUED: Final = 0
 KNOWN: Final = 1
 ONES: Final = 2
@@ -220,16 +221,16 @@ class Worth(NamedTuple):
     recall: float | None
     #: Zeros of the band for each of its ones.
     false_alarms: float | None
-    #: Cost of the ones missed below the band, plus that of looking at all labels in it and above; None if costs are not
-    #: known.
+    #: Cost of the ones missed below the band, plus cost of reviewing all labelled forecasts in it and above; None if
+    #: costs are not known.
     cost: float | None
 
 
 def worth(known: Sequence[float], ones: Sequence[float], band: int, costs: tuple[float, float] | None) -> Worth:
-    """Return what a band is worth.
+    """Return the worth of a band.
 
-    ``known, ones``: by band, forecasts with a label, and those of label 1.
-    ``costs``: of a one that is missed, and of a forecast that is looked at.
+    ``known, ones``: by band, forecasts with a label, and with label 1.
+    ``costs``: cost of a missed one, and cost of reviewing a forecast.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

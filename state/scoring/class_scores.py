@@ -139,7 +139,7 @@ class ClassScores(Paired):
         return self._regret(0)
 
     def difference(self, loss: ComparedLoss) -> Difference:
-        """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 what was served was better.
+        """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 calibrated is better.
 
         The error is as if events were independent.
         """

@@ -19,7 +19,7 @@ _SQUARES: Final = Struct("<2d")
 class Difference(NamedTuple):
     """Mean of challenger minus champion over the same events; below 0 the challenger is better."""
 
-    #: In the loss's units; NaN before the first event.
+    #: In units of the loss; NaN before the first event.
     mean: float
     #: Standard error of ``mean``; NaN before the second event.
     error: float

@@ -74,8 +74,8 @@ class Course:
 
     Notes
     -----
-    An event counts when it is learnt; one of a warm-up that is over by then does not. A revision counts when it comes,
-    and changes only the ones: it corrects a label of an earlier period in a later one, as in book-keeping. For classes
+    An event counts when it is learnt, but not if it is from a warm-up that has ended by then. A revision counts when it
+    comes, and changes only the ones: as in book-keeping, a later period corrects a label of an earlier one. For classes
     and numbers only the first two sums are kept.
 
     Bytes, little-endian: ``forecast_ms``, ``label_ms`` (i64 each), how many hours and days follow (u8 each); then of

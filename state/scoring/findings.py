@@ -18,7 +18,7 @@ EXPIRED: Final = 0.1
 #: Share of expired forecasts from which labelled forecasts are unlike the others.
 MOST: Final = 0.5
 
-#: What silence = 0 does where alerts are investigated by the served score.
+#: The danger of silence = 0 if the served score decides which alerts are investigated.
 LOOP: Final = "what nobody looked at would count as good, served scores would sink, and what sinks is looked at no more"
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     #: calibrator learns them as they come. ``matures``: too many outcomes come after their forecast matured.
     #: ``entity``: labels of one record time come in runs.
     name: Name
-    #: What was seen and what to set, for people.
+    #: The observation and the setting to change, for people.
     words: str
 
 
@@ -99,7 +99,7 @@ def findings(
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
-    served = labelled is None  # else nothing that was learnt is, and what to set was said
+    served = labelled is None  # else nothing learnt is served, and the remedy was given
     # All numbers count as label 0, so a single label means nothing here.
     if lost >= EXPIRED and served and not silence and ages.labels == [1] and not cut:
         text = (
@@ -134,7 +134,7 @@ def findings(
 
 
 def _missing(ages: Ages, *, unlike: bool) -> str:
-    """Return what to set for forecasts without a label, by who gets one; silence only where it starts no loop."""
+    """Return the setting for forecasts without a label, by who gets one; silence only if it starts no loop."""
     silence = f'set matures = "{words(suggested(ages))}" and silence = 0'
     if ages.labels == [1]:
         return (

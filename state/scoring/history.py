@@ -20,9 +20,9 @@ _PAST: Final = Struct("<4d")
 _PAST_SUMS: Final = 4
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
-#: Stands for scores in a row: they equal the ones before, or there are none.
+#: Marks in a row that scores equal the ones before, or are missing.
 _SAME: Final = _LENGTH.pack(0)
-#: What histories have before their first event and their first window. Nobody changes these.
+#: Values of histories before the first event and the first window. Nobody changes these.
 _NOTHING: Final = Scores()
 _NO_PAST: Final[list[list[float]]] = []
 _NO_WORST: Final = dict.fromkeys(SCORED, Window(0, _NOTHING))

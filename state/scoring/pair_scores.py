@@ -24,11 +24,11 @@ _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the sq
 
 
 class Off(NamedTuple):
-    """The largest difference between what was promised and what happened."""
+    """The largest difference between a promise and the outcomes."""
 
     #: The mean and its 95 % interval, as if events were independent.
     by: Interval
-    #: For numbers the level with this difference; None for classes.
+    #: The level with this difference, for numbers; None for classes.
     level: float | None
 
 
@@ -52,7 +52,7 @@ class PairScores:
     def __init__(self) -> None:
         #: Where outcomes lie among quantiles, or how often the likeliest class occurred; None before the first event.
         self.tally: Tally | None = None
-        #: Of each loss three, see the notes.
+        #: Three sums for each loss, see the notes.
         self.sums: list[float] = []
 
     def observe(self, first: Classwise | Law, second: Classwise | Quantiles, y: float, sign: int = 1) -> None:
@@ -168,7 +168,7 @@ class PairScores:
         return 0.0 if self.tally is None else self.tally.log_wealth(kind)
 
     def off(self, kind: Alarmed) -> Off:
-        """Return what was promised less what happened; NaN below two events.
+        """Return the promised share less the observed one; NaN below two events.
 
         For classes: the mean probability of the likeliest class, minus how often it occurred. For numbers: the level
         most off, minus its coverage; at an atom coverage is a range, and its nearer end counts. The interval ignores

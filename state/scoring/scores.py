@@ -73,7 +73,7 @@ class Scores:
     __slots__ = ("_logs", "_ranks", "_sums", "_y2")
 
     def __init__(self) -> None:
-        #: Of each book the sums of its cells, and the counts by fine cell; `_UNUSED` and None without events.
+        #: For each book: sums of its cells, and counts by fine cell; `_UNUSED` and None without events.
         self._sums = [_UNUSED] * _BOOKS
         self._ranks: list[Maybe] = [None] * _BOOKS
         self._logs = [0.0] * _BOOKS

@@ -44,7 +44,7 @@ class SegmentPairScores(PairScores):
 
     def __init__(self) -> None:
         super().__init__()
-        #: As `state.scoring.segment_scores.SegmentScores` has them, like ``warm_up``.
+        #: The counts of `state.scoring.segment_scores.SegmentScores`; and so is ``warm_up``.
         self.issued = 0
         self.known = 0
         self.age_ms = 0

@@ -55,7 +55,7 @@ class SegmentScores:
         self.expired = 0
         #: The last windows of served forecasts.
         self.recent = Recent()
-        #: Which events count in the scores.
+        #: Decides which events count in the scores.
         self.warm_up = SegmentWarmUp()
 
         self._sums = [0.0] * (2 * _BOOK)

@@ -97,7 +97,7 @@ class VectorHistory(Windows[Any]):
         self.total = total
         self._closed: Any = empty.zero()
         self._past: list[Any] = []
-        #: For each kind and class Σ([y = k] - p) and Σp(1 - p), since the window from which the alarms count.
+        #: For each kind and class: Σ([y = k] - p) and Σp(1 - p), since the first window that counts for the alarms.
         self._single = [0.0] * (0 if isinstance(total, QuantileScores) else 4 * total.shape)
         self._order = [0.0] * (_ORDER.size // 8 * len(KINDS))
         self._counts: list[Counts] = [ranking.nothing() for _ in KINDS] if self._single else []

@@ -58,7 +58,7 @@ class WarmUp:
     def __init__(self) -> None:
         #: Events.
         self.n = 0
-        #: Σp, Σy, Σp² of the raw forecast p and of what happened.
+        #: Σp, Σy, Σp² of raw forecasts p and outcomes y.
         self.p = 0.0
         self.y = 0.0
         self.pp = 0.0
@@ -119,8 +119,8 @@ class WarmUp:
 class SegmentWarmUp:
     """The warm-up of a segment: `OF_SEGMENT` outcomes after the stream's, and the forecasts answered until then.
 
-    A new segment is served what the other segments have taught. So its first forecasts may be far off, until its own
-    outcomes come. They count in the stream's scores, but not in the segment's.
+    At first a new segment is served by what other segments have taught, so its first forecasts may be far off until its
+    own outcomes come. They count in the stream's scores, but not in the segment's.
 
     Notes
     -----

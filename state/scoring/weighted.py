@@ -1,4 +1,4 @@
-"""Weighted sums: an event counts by what is at stake, and by the number of forecasts that it stands for."""
+"""Weighted sums: an event counts by its weight, such as an amount, and by how many forecasts it stands for."""
 
 import math
 from bisect import bisect_right
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 from state.scoring.segment_scores import BANDS, EDGES
 from state.scoring.windows import KINDS, Alarmed
 
-#: Largest weight of a forecast. Its product with what a label stands for then has a finite sum of squares.
+#: Largest weight of a forecast. The sum of squares of weight times forecasts that a label stands for is then finite.
 LARGEST: Final = 1e9
 #: Standard errors on either side of a bias.
 _WIDE: Final = 1.96

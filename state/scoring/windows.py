@@ -35,7 +35,7 @@ class Tally(Protocol):
         """Return the sums of no events."""
 
     def error(self, kind: Alarmed) -> float:
-        """Return the calibration error, or that of coverage, in [0, 1]."""
+        """Return the calibration error or the coverage error, in [0, 1]."""
 
     def noise(self, kind: Alarmed) -> float:
         """Return the `error` to expect by chance."""

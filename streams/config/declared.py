@@ -61,7 +61,7 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
         try:
             number = float(value)
         except ValueError:
-            number = nan  # refused below, by what is allowed
+            number = nan  # refused below, with the allowed values
         if not low <= number <= high:
             raise ValueError(f"must be between {low:g} and {high:g} seconds")
         return number
@@ -240,11 +240,11 @@ class Declared:
     access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
     sources: tuple[Source, ...] = ()
-    #: Headers of forecasts that no source maps, which go on to their answers.
+    #: Headers that go on from forecasts to answers, for forecasts that no source maps.
     carry_headers: tuple[str, ...] = carrying.TRACE
-    #: Topic that a router sends outcomes to; empty: these are no router's settings.
+    #: Topic to which a router sends outcomes; empty: these are not a router's settings.
     routed: str = ""
-    #: Of a router's settings: topics that intake reads.
+    #: Only in a router's settings: topics that intake reads.
     taken_in: tuple[str, ...] = ()
     registry: Registry = field(default_factory=Registry)
     #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are plain JSON.

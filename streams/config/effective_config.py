@@ -1,4 +1,4 @@
-"""The settings as they are in effect, without their secrets, and the name of what all workers must agree on."""
+"""The settings in effect, without secrets, and the hash of those on which all workers must agree."""
 
 import re
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ def shown(settings: Settings) -> dict[str, str]:
 
 
 def policies(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return what each pattern of streams is calibrated by; ``*`` is every stream that no pattern matches."""
+    """Return the calibrator of each pattern of streams; ``*``: every stream that no pattern matches."""
     return {
         pattern: {
             **in_force.plain(policy),
@@ -38,18 +38,18 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def unmapped(settings: Settings) -> dict[str, str]:
-    """Return why streams have no map, by their pattern; nothing where no maps are written."""
+    """Return by pattern why streams have no map; empty if no maps are written."""
     if settings.maps is None:
         return {}
     return {pattern: why for pattern, policy in _patterns(settings) if (why := maps.why_not(policy))}
 
 
 def covered(settings: Settings) -> dict[str, str]:
-    """Return by each pattern that never applies one before it that matches all that it does."""
+    """Return each pattern that never applies, with an earlier one that matches the same streams."""
     found: dict[str, str] = {}
     before: list[str] = []
     for pattern, _ in settings.policies.patterns:
-        # Matched as text it stands for all its streams: only a * matches wildcards of it, a [set] among them as one.
+        # The later pattern is matched as text: only a * of the earlier one matches its wildcards.
         text = re.sub(r"\[!?\]?[^]]*\]", "?", pattern)
         by = [each for each in before if not ({*"?["} & {*each} and {*"*?"} & {*text})]
         if (first := next((each for each in by if fnmatchcase(text, each)), None)) is not None:
@@ -59,7 +59,7 @@ def covered(settings: Settings) -> dict[str, str]:
 
 
 def sources(settings: Settings) -> list[dict[str, str]]:
-    """Return of each topic of each source how it is read, and why."""
+    """Return how each topic of each source is read, and why."""
     return [
         {
             "name": mode.source.name,
@@ -73,9 +73,11 @@ def sources(settings: Settings) -> list[dict[str, str]]:
 
 
 def fingerprint(settings: Settings) -> str:
-    """Return the hash by which journal and audit name what decides answers; all workers of a group should show it.
+    """Return the hash of the configuration that decides answers, as journal and audit name it.
 
-    Its first 8 hex digits; behind them, after a hyphen, those of what intake maps by.
+    All workers of a group should show it.
+
+    It is 8 hex digits; with intake also a hyphen, and 8 digits of the hash of intake's mapping.
     """
     made = [in_force.described(settings), *([in_force.mapping(settings)] if settings.has_intake else [])]
     return "-".join(in_force.digest(each)[:8] for each in made)

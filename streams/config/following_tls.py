@@ -10,12 +10,11 @@ log = logging.getLogger("trueup")
 
 
 class FollowingContext(ssl.SSLContext):
-    """A TLS context that gives each new connection what its files hold now.
+    """A TLS context that uses the present content of its files for each new connection.
 
-    asyncio and sockets ask a context once for each connection (``wrap_bio``, ``wrap_socket``). Here the context looks
-    whether a file has changed, and if so has another context made, which takes over. If that fails, as it does between
-    the renewal of a certificate and that of its key, the last good one goes on, and the log says why. Connections that
-    are open stay as they are.
+    asyncio and sockets ask a context once for each connection (``wrap_bio``, ``wrap_socket``). Then this context looks
+    whether a file has changed, and if so makes a new one to delegate to. If that fails, as between the renewals of a
+    certificate and of its key, the last good one stays in use, and the log says why. Open connections stay as they are.
 
     ``make``: makes an ordinary context from the files; raises ValueError if it cannot.
     ``files``: the files that it reads; None where one is not set.
@@ -45,19 +44,19 @@ class FollowingContext(ssl.SSLContext):
             try:
                 self._good = self._make()
             except ValueError as exc:
-                log.warning("%s; new connections use what was read before", exc)
+                log.warning("%s; new connections use the last content that could be read", exc)
             else:
                 log.info("read again, for new connections: %s", ", ".join(self._files))
         return self._good
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return what changes when a file does; None for one that is not there."""
+        """Return a value that changes when a file changes; None if the file is missing."""
         return [_mark(file) for file in self._files]
 
 
 def _mark(file: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(file)  # noqa: PTH116 - a path as it was set
+        found = os.stat(file)  # noqa: PTH116 - the path as it was set
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size

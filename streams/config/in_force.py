@@ -36,11 +36,11 @@ WORKER: Final = b"taken-up/"
 ROUTER: Final = b"routed/"
 _MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
-#: Key of the record of what a partition began with, and the key prefixes of the rows of worker and router beside it.
+#: Key of the record that says what a partition began with, and key prefixes of the first rows of worker and router.
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
 LOADED_ROUTE: Final = b"loaded-route/"
-#: Keys of those rows begin so; they are as many as a state has.
+#: All keys of first rows begin with these letters. There are as many rows as in a state.
 FIRST_ROWS: Final = (LOADED_ROW, LOADED_ROUTE)
 
 
@@ -49,7 +49,7 @@ class InForceError(ValueError):
 
 
 class OtherArithmeticError(InForceError):
-    """What was answered has another version of the arithmetic, `version`, than this build."""
+    """The answers were computed by another version of the arithmetic, `version`, than this build's."""
 
     def __init__(self, name: str, version: int) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class OtherArithmeticError(InForceError):
 
 
 class _Configured:
-    """What runs under a configuration."""
+    """A process that runs under a configuration."""
 
     configuration: bytes
 
@@ -76,7 +76,7 @@ class InForce(_Configured):
 
     #: Offset of the worker's claim in the changelog. A later claim has a larger one.
     claim: int
-    #: Records of both inputs that had been applied before.
+    #: Number of records of both inputs that had been applied before.
     applied: int
     #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
@@ -149,8 +149,8 @@ def _described(settings: Settings) -> dict[str, Any]:
 def restored(configuration: bytes, settings: Settings) -> Settings:
     """Return the settings with their configuration replaced by one from `described` or `mapping`.
 
-    Raises OtherArithmeticError if this version answers in another way.
-    Raises InForceError if this version does not know what it names.
+    Raises OtherArithmeticError if this version's answers differ.
+    Raises InForceError if the configuration names something that this version does not know.
     """
     try:
         found = orjson.loads(configuration)
@@ -181,8 +181,8 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
 
 
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`
-    """Return settings with other policies and limits, whatever the size of a batch is today."""
-    # Batch size decides no answer, so the checks of letters and rows against it must pass.
+    """Return settings with other policies and limits."""
+    # Today's batch size must not refuse them: it decides no answer, so it is made large enough for every check.
     return replace(settings, policies=policies, batch_bytes=sys.maxsize, checkpoint_bytes=2 * sys.maxsize, **limits)
 
 
@@ -198,7 +198,7 @@ def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
 
 
 def _policy(made: Mapping[str, Any]) -> Policy:
-    """Return the policy of which `plain` made this, as JSON has it."""
+    """Return the policy from the JSON form of `plain`."""
     of: dict[str, Callable[..., Any]] = {"bands": Bands, "points": Points}
     read = {name: of[name](**value) if value and name in of else value for name, value in _tuples(made).items()}
     return Policy(**read | {"shadow": tuple(Challenger(**each) for each in read["shadow"])})
@@ -215,7 +215,7 @@ def _tuples(value: Any) -> Any:  # noqa: ANN401 - of JSON
 
 
 def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
-    """Return the records to append, key and value, in order: the configuration in parts, then the record of it.
+    """Return the records to append, key and value, in order: first the parts of the configuration, then the record.
 
     ``room``: most bytes of a part.
     ``kind``: `WORKER` or `ROUTER`.
@@ -243,7 +243,7 @@ def _part(name: str, count: int, n: int) -> bytes:
 
 
 def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKER) -> list[InForce]:
-    """Return what was in force in a partition, the oldest first.
+    """Return the configurations in force of a partition, the oldest first.
 
     Raises InForceError if a record is not one of `records`, or one is missing.
 
@@ -262,7 +262,7 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
 
 
 def read_mapped(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[Mapped]:
-    """Return what intakes ran, the first offsets first; raises as `read`."""
+    """Return the configurations of intakes, in order of offsets; raises as `read`."""
     said = _read(found, _MAPPED, _mapped)
     return sorted(said, key=lambda each: (each.topic, each.topic_id, each.partition, each.since))
 
@@ -295,9 +295,9 @@ def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[
     """Return a record's fields, and the configuration that it names."""
     said = orjson.loads(value)
     if said["version"] != VERSION:
-        raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")
+        raise InForceError(f"record {key.decode()} has version {said['version']}, this program reads {VERSION}")
     name, count = said["configuration"], said["parts"]
     whole = b"".join([kept[_part(name, count, n)] for n in range(count)])
     if digest(whole) != name:
-        raise InForceError(f"configuration {name} is not what its name says")
+        raise InForceError(f"configuration {name} does not have the hash in its name")
     return said, whole

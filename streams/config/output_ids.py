@@ -22,7 +22,7 @@ from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
-#: What `Settings.output_register` says where nothing is registered.
+#: The value of `Settings.output_register` with which nothing is registered.
 _NO: Final = "no"
 
 
@@ -46,11 +46,11 @@ async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: a
 
 
 async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: Wait | None = None) -> Settings:
-    """Return the settings with the ids of the schemas of some outputs; as they are where outputs are plain JSON.
+    """Return the settings with the ids of the schemas of some outputs; unchanged if outputs are plain JSON.
 
-    Waits, and says so, while the registry cannot be asked.
+    Waits, and logs it, while the registry cannot be reached.
 
-    Raises SettingsError if the registry refuses a schema, or has none where it is to have one.
+    Raises SettingsError if the registry refuses a schema, or lacks one that must be there.
     """
     if settings.output_format == OUTPUT_FORMATS[0]:
         return settings
@@ -75,7 +75,7 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
         held, has = await registry.latest(session, under), ""
     except RegistryForbiddenError:
         held, has = None, "cannot be read"
-    # Some registries then take a schema of another kind for one of the subject's, and nobody can read the records.
+    # Otherwise some registries accept a schema of another kind for the subject, and nobody can read the records.
     other = held is not None and (held.get("schemaType") or AVRO) != AVRO
     ask = registry.registered if other or settings.output_register == _NO else registry.register
     try:
@@ -101,7 +101,7 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
 
 
 def _told(held: dict[str, Any] | None) -> str:
-    """Return in words what a subject has, with its kind if that is another."""
+    """Describe a subject's schema, with its kind if that is another."""
     if held is None:
         return "has no schema"
     kind, name = held.get("schemaType") or AVRO, "another schema"

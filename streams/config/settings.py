@@ -23,11 +23,11 @@ from streams.sources.formats import asks_registry
 from streams.sources.modes import Mode
 from streams.sources.registry import Registry
 
-#: Bytes of a changelog batch that are not for the largest row: its key, the fence, and what batches need.
+#: Bytes of a changelog batch beside the largest row: for its key, the fence, and the batch's own overhead.
 ROW_ROOM = 8192
 #: Longest streams file, bytes.
 STREAMS_BYTES = 1 << 20
-#: What stands behind the application id in a router's.
+#: Suffix of a router's application id.
 _ROUTER = "-router"
 #: The settings that name topics of trueup's own.
 TOPICS = ("forecasts", "outcomes", "calibrated", "resolved", "dead_letters", "maps")
@@ -44,8 +44,8 @@ class Settings(Declared):
     """A worker's settings. Each is read from the variable named ``TRUEUP_`` and its name in capitals."""
 
     def __post_init__(self) -> None:
-        # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
-        # a second time, as it came.
+        # Base64 makes a dead letter a third longer. Its key and value may both be as long as the limit, and the key
+        # comes twice: as it is, and in Base64.
         if self.letter_bytes * 4 + 4096 > self.batch_bytes:
             raise SettingsError(
                 f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
@@ -79,7 +79,7 @@ class Settings(Declared):
             )
 
     def _check_topics(self) -> None:
-        """Refuse sources of what trueup itself writes: each record would bring about another one, for ever."""
+        """Refuse topics that trueup itself writes as sources: each record would cause another one, for ever."""
         for source in self.sources:
             for topic in source.topics:
                 if topic in self.written:
@@ -88,7 +88,7 @@ class Settings(Declared):
                     )
 
     def _check_rows(self) -> None:
-        """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
+        """Refuse options with which a row may outgrow a batch of the changelog: a worker would stop for good."""
         most = self.batch_bytes - ROW_ROOM
         named = [(f'streams."{pattern}"', policy) for pattern, policy in self.policies.patterns]
         if self.policies.default is not None:
@@ -125,7 +125,7 @@ class Settings(Declared):
 
     @property
     def enough_bytes(self) -> int:
-        """With how many bytes of rows that changed, as they are estimated, a checkpoint is due."""
+        """Estimated bytes of changed rows at which a checkpoint is due."""
         return self.checkpoint_bytes // 2
 
     @property
@@ -238,7 +238,7 @@ class Settings(Declared):
 
     @property
     def configurations(self) -> str:
-        """Topic of what is in force in each partition, of all stages; see `streams.config.in_force`."""
+        """Topic of the configurations in force, for each partition of all stages; see `streams.config.in_force`."""
         return prefixed(self.topic_prefix, f"{self.application}-configurations")
 
     @property
@@ -248,17 +248,17 @@ class Settings(Declared):
         return frozenset((self.configurations, self.routes, self.labels, *of_stages))
 
     def named(self, topic: str) -> str:
-        """Return the name of a topic that somebody gives: one of trueup's own may lack the prefix."""
+        """Return the full name of a topic that a user gives, which may lack the prefix if it is trueup's own."""
         full = prefixed(self.topic_prefix, topic)
         return full if full in self.written | {self.forecasts, self.outcomes} else topic
 
     def unpacks(self, topic: str) -> int | None:
-        """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
+        """Return the most bytes to which a record batch of a topic may expand; None for topics that workers write."""
         return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None
 
     @property
     def limits(self) -> Limits:
-        """What a record may be, at most."""
+        """The limits on records."""
         return Limits(self.record_bytes, self.id_bytes, int(self.ahead_seconds * 1000), self.letter_bytes)
 
     @classmethod
@@ -274,7 +274,7 @@ class Settings(Declared):
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
         """Read the settings.
 
-        Raises SettingsError if a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
+        Raises SettingsError if a ``TRUEUP_`` variable is unknown, or its value or the TOML file is not allowed.
         """
         known = (*variables_of(cls), *_grouped(), *_ELSEWHERE)
         for name in environment:
@@ -301,7 +301,7 @@ class Settings(Declared):
         except ValueError as exc:
             raise SettingsError(f"{values['streams']}: {exc}" if text else str(exc)) from exc
         if prefix := values.get("topic_prefix"):
-            # An input that a source names belongs to those who write it.
+            # An input that a source names belongs to its producers, so it gets no prefix.
             foreign = {topic for source in values["sources"] for topic in source.topics}
             for name in TOPICS:
                 topic = values.get(name, getattr(cls, name))
@@ -318,7 +318,7 @@ class Settings(Declared):
 
 
 def prefixed(prefix: str, topic: str) -> str:
-    """Return the name of a topic of trueup's own; one that begins with the prefix has it."""
+    """Return the name of one of trueup's topics, with the prefix."""
     return topic if topic.startswith(prefix) else prefix + topic
 
 
@@ -329,7 +329,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean TRUEUP_{near[0]}? " if near else ""
 
 
-#: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
+#: Variables of the development broker, and the choice of the engine. Other modules read them, before there are
+#: settings.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 
 

@@ -28,9 +28,9 @@ class Key(NamedTuple):
     #: A value in TOML, and what it means.
     example: str
     meaning: str
-    #: Returns the value that a table has under a name; raises ValueError if that is not allowed.
+    #: Reads the value under a name from a table; raises ValueError if it is not allowed.
     read: Callable[[Table, str], Any]
-    #: Its field of `Policy`, where that has another name.
+    #: Name of its field in `Policy`, if that differs.
     field: str = ""
 
 
@@ -92,7 +92,7 @@ def _shown(name: str, key: Key) -> str:
 
 def _policy(stream: Table, default_calibrator: str) -> Policy:
     read = _read("a stream", stream, STREAM)
-    read.pop("hold", None)  # the bands have it
+    read.pop("hold", None)  # the key is part of the bands
     found = {STREAM[name].field or name: value for name, value in read.items()}
     found.setdefault("calibrator", default_calibrator)
     found.setdefault("ttl_ms", found.get("matures_ms", 0) + DEFAULT_TTL_MS)

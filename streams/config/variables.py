@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 #: Longest file of a secret, bytes: tokens that list groups take several kilobytes.
 _SECRET_BYTES: Final = 16_384
-#: What the name of a variable ends in that names a file which holds a secret.
+#: Suffix of variables that name the file of a secret.
 _FILE: Final = "_FILE"
 
 
 class Secret(str):
-    """A secret that was read from a file, the file, and what the file held last; see `now`."""
+    """A secret, the file from which it was read, and the last content of that file; see `now`."""
 
     __slots__ = ("last", "path")
     path: Path
@@ -25,24 +25,25 @@ class Secret(str):
 
 
 def now(held: str | None) -> str | None:
-    """Return a secret as its file has it now: a renewed password needs no restart.
+    """Return the present content of a secret's file: a renewed password needs no restart.
 
-    If the file cannot be read, this is what it held last, and the log says why. A secret without a file never changes.
+    If the file cannot be read, its last content is returned, and the log says why. A secret without a file never
+    changes.
     """
     if not isinstance(held, Secret):
         return held
     try:
         held.last = _secret("the file of a secret", held.path)
     except ValueError as exc:
-        log.warning("%s; what was read before is used", exc)
+        log.warning("%s; its last content is used", exc)
     return held.last
 
 
 def variable(name: str, meaning: str, default: str | None = None, *, in_file: str = "") -> Any:  # noqa: ANN401 - a field's
     """Return a field that is read from ``TRUEUP_`` and a name.
 
-    ``in_file``: of a secret, what it is called: a variable that ends in ``_FILE`` may name a file that holds it. No
-    repr shows it.
+    ``in_file``: for a secret, its name in messages. A variable with the suffix ``_FILE`` may name its file, and no repr
+    shows it.
     """
     metadata = {"variable": f"TRUEUP_{name}", "meaning": meaning, "secret": in_file}
     return field(default=default, repr=not in_file, metadata=metadata)
@@ -57,7 +58,7 @@ def setting(meaning: str, parse: Callable[[str], Any], default: Any) -> Any:  # 
 
 
 def variables_of(of: Any) -> dict[str, Field[Any]]:  # noqa: ANN401 - a class of such fields, or an object of one
-    """Return the fields of a class that are variables, by their variables."""
+    """Return the fields of a class that are read from variables, by variable."""
     declared = [each for each in fields(of) if "variable" in each.metadata]
     return {each.metadata["variable"] or f"TRUEUP_{each.name.upper()}": each for each in declared}
 
@@ -84,7 +85,7 @@ def values(held: Any, hidden: str) -> dict[str, str]:  # noqa: ANN401 - of such 
 
 
 def text(value: object) -> str:
-    """Return a value as a variable has it; empty for none."""
+    """Return a value as the text of a variable; empty for none."""
     if isinstance(value, tuple):
         return ",".join(value)
     return "" if value is None else str(value)
@@ -115,7 +116,7 @@ def _parsed(name: str, value: str, parse: Callable[[str], Any]) -> Any:  # noqa:
     try:
         return parse(value)
     except ValueError as exc:
-        shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
+        shown = "" if "@" in value else f"={value!r}"  # an address may contain a password, which must not be logged
         raise ValueError(f"{name}{shown}: {exc}") from exc
 
 
@@ -129,7 +130,7 @@ def _secret(name: str, path: Path) -> Secret:
 
 
 def bytes_of(name: str, path: Path, limit: int) -> bytes:
-    """Return what a file holds that a setting names, so many bytes at most; raises ValueError if it cannot be read."""
+    """Return the content of a file that a setting names; raises ValueError if it is too long or cannot be read."""
     try:
         with path.open("rb") as file:
             held = file.read(limit + 1)
@@ -141,7 +142,7 @@ def bytes_of(name: str, path: Path, limit: int) -> bytes:
 
 
 def text_of(name: str, path: Path, limit: int) -> str:
-    """Return the text that a file holds, as `bytes_of`; raises ValueError if it is none."""
+    """Return the text of a file, as `bytes_of`; raises ValueError if it is not UTF-8."""
     try:
         return bytes_of(name, path, limit).decode()
     except UnicodeDecodeError:

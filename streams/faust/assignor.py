@@ -5,9 +5,9 @@ partition stays with its worker or moves to a worker that has a copy. A worker t
 makes copies, and takes the partitions over when the copies are whole, so nobody waits for a restore. Without copies,
 partitions move at once.
 
-Workers of two builds may be in one group. What one build has answered since the last checkpoint, a build of another
-arithmetic cannot take up. So a worker says which version a partition needs, and only workers of that version are
-assigned it. If there is none, nobody serves it, and all workers say so.
+Workers of two builds may be in one group. A build of another arithmetic cannot take up answers since the last
+checkpoint. So a worker says which version a partition needs, and only workers of that version get it. If there is none,
+nobody serves the partition, and all workers say so.
 
 The messages are those of Faust, so a worker that knows nothing of copies can be in the same group. It keeps none.
 """
@@ -190,7 +190,8 @@ class Assignor(PartitionAssignor):
         super().__init__(cast("Any", app), replicas=replicas)
         #: Copies are reported as partitions of topics that do not exist, so that no consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
-        #: So are the version of a worker's answers, what it could not take up, and what nobody serves.
+        #: So are the version of a worker's answers, partitions that it could not take up, and partitions that nobody
+        #: serves.
         self._arithmetic, self._needs = f"{app.conf.id}-arithmetic", f"{app.conf.id}-needs"
         self._unserved = f"{app.conf.id}-unserved"
         #: Returns the partitions of which this worker has a whole copy.
@@ -223,10 +224,10 @@ class Assignor(PartitionAssignor):
 
     @property
     def _url(self) -> URL:
-        """The name under which this worker is told what to serve.
+        """The name under which this worker gets its assignment.
 
-        Under a `TRUEUP_INSTANCE_ID` a worker that is started again is told what the one before it was told, also in
-        another container. Faust would take host and port, and end where these are others.
+        With a `TRUEUP_INSTANCE_ID` a restarted worker gets the assignment of the one before it, also in another
+        container. Faust would use host and port, and end if these have changed.
         """
         name = self.app.conf.consumer_group_instance_id
         return URL.build(scheme="http", host="worker", path=f"/{name}") if name else super()._url

@@ -9,9 +9,9 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from streams.kafka.codecs import ExpandsError, unpacked
 from streams.records.refused import Refused, Skipped
 
-#: Where the attributes of a batch stand.
+#: Position of the attributes in a batch.
 _ATTRIBUTES: Final = 21
-#: Where its records begin, bytes.
+#: Position of the first record in a batch, bytes.
 HEAD_BYTES: Final = 61
 _CODEC: Final = 0x07
 _LOG_TIME: Final = 0x08

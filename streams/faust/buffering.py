@@ -51,7 +51,7 @@ class Buffering(Member):
         except asyncio.CancelledError:
             if not self.app.should_stop:
                 raise
-        except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
+        except Exception as exc:  # noqa: BLE001 - after any error records are missing
             self.inputs.failed(exc)
 
     async def _take_next(self) -> None:
@@ -119,7 +119,7 @@ class Buffering(Member):
         """
         for tp, position in positions.items():
             earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
-            if self._thread.reach(tp)[0] != position:  # it has moved, or somebody has sought elsewhere meanwhile
+            if self._thread.reach(tp)[0] != position:  # the partition has moved, or its position was changed meanwhile
                 continue
             if position >= earliest:
                 raise DataLossError(
@@ -127,7 +127,9 @@ class Buffering(Member):
                     "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
                 )
             known = self._buffer_of(tp.partition).known[self.inputs.sources.index(tp.topic)][0]
-            if (unread := max(position, known + 1)) < earliest:  # else it was applied, and only read once more
+            if (
+                unread := max(position, known + 1)
+            ) < earliest:  # else the record was applied, and is only read once more
                 self._lose(tp, unread, earliest)
             await self.seek_wait({tp: earliest})
             self._handed[tp] = earliest
@@ -190,7 +192,7 @@ class Buffering(Member):
             return
         last = records[-1]
         message = self._made(tp, last.offset, last.timestamp, last.key, last.value)
-        # A rebalance may stop the flow meanwhile, and the callback may wait for what only its end brings.
+        # A rebalance may stop the flow meanwhile, and the callback may wait for something that comes only after it.
         await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
     def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:

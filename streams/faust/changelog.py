@@ -145,7 +145,7 @@ class Changelog:
         """
         moved = [partition for partition in rows if partition not in self._writers]
         if moved:
-            raise MovedError(f"partitions {moved} have moved; what was under way is left to their new owners")
+            raise MovedError(f"partitions {moved} have moved; their new owners do the rest")
         return await self._send({partition: (self._writers[partition], each) for partition, each in rows.items()})
 
     def due(self, partition: int) -> bool:

@@ -1,8 +1,8 @@
 """How commands write a changelog: under claims, as workers do.
 
-A command may stand still amid its work: a laptop that sleeps, a paused container. Meanwhile it is run again elsewhere,
-and workers serve what the other run wrote. When it wakes, brokers refuse what it still writes. So a command claims each
-partition, and only then looks whether there is still something to write.
+A command may stand still amid its work: a laptop that sleeps, a paused container. Meanwhile somebody runs it again
+elsewhere, and workers serve what the second run wrote. When the first run wakes, brokers must refuse its writes. So a
+command claims each partition, and only then looks what is left to write.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from streams.kafka.topics import TopicsError
 
 #: The fence of a partition while its rows are being written: no worker accepts it.
 UNFINISHED: Final = b"a trueup command has not finished writing this state"
-#: Bytes of a record beyond its key and its value, at most.
+#: Most bytes of a record beside key and value.
 _RECORD_BYTES: Final = 32
 
 
@@ -59,11 +59,10 @@ class Claims:
         await self.append(partition, [(FENCE.key(), UNFINISHED)])
 
     async def append(self, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
-        """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
+        """Append rows (None deletes) in as few batches as possible, each acknowledged before the next.
 
         Raises TopicsError if one does not fit a batch, or another has claimed the partition since.
-        Raises KafkaError or TimeoutError if the brokers do not acknowledge.
-        Returns how many.
+        Raises KafkaError or TimeoutError if the brokers do not acknowledge. Returns the number of rows.
         """
         room, count = self._settings.batch_bytes - HEAD_BYTES, 0
         part, size = dict[bytes, bytes | None](), 0
@@ -96,7 +95,7 @@ class Claims:
 
 
 class _Producer:
-    """What `Changelog` needs of a producer, with the client of another."""
+    """The part of a producer that `Changelog` uses, on the client of another one."""
 
     def __init__(self, settings: Settings, client: AIOKafkaClient) -> None:
         self._settings, self._client = settings, client

@@ -58,7 +58,7 @@ _CONNECTING: Final = (
 class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
     """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`."""
 
-    #: Where it notes them.
+    #: The `Contact` that notes them.
     contact: Contact
 
     async def _get_conn(
@@ -272,13 +272,13 @@ class Client(ListeningClient):
 def directly(connection: AIOKafkaConnection) -> None:
     """Have a connection's answers handled when they come. aiokafka's task waits for their size, then for the rest."""
     reader, left = connection._reader, bytearray()  # noqa: SLF001 - no public way to it
-    if reader is None or "feed_data" in vars(reader):  # it broke while the user signed in, or is known
+    if reader is None or "feed_data" in vars(reader):  # the connection broke during sign-in, or is set up already
         return
 
     def feed(data: bytes) -> None:
         left.extend(data)
         while len(left) >= _SIZE and len(left) >= (end := _SIZE + int.from_bytes(left[:_SIZE])):
-            if connection._reader is not reader:  # noqa: SLF001 - it was closed, and nobody waits any more
+            if connection._reader is not reader:  # noqa: SLF001 - the connection was closed, and nobody waits any more
                 return
             answer = bytes(memoryview(left)[_SIZE:end])
             del left[:end]
@@ -325,7 +325,7 @@ async def stop(consumer: AIOKafkaConsumer) -> None:
     try:
         await consumer.stop()
     except asyncio.CancelledError:
-        await consumer._client.close()  # noqa: SLF001 - what was left to do
+        await consumer._client.close()  # noqa: SLF001 - the remaining work
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
 

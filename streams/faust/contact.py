@@ -1,7 +1,7 @@
 """Whether any broker answers, by the requests that a process's clients send anyway.
 
-Nothing is asked for its sake: a consumer fetches and sends heartbeats all the time. One broker of several that is away
-is no silence, as the others answer.
+It sends no requests of its own: a consumer fetches and sends heartbeats all the time. If one broker of several is away,
+that is no silence, as the others answer.
 """
 
 import asyncio
@@ -13,27 +13,27 @@ from typing import Final
 
 log = logging.getLogger("trueup")
 
-#: After so long without an answer it is said that Kafka does not answer, s.
+#: After so long without an answer, Kafka counts as silent, s.
 SECONDS: Final = 10.0
-#: How often that is looked at, and so much early it is said that probes and pages have it in time, s.
+#: Time between two looks, s. Silence is reported this much early, so that probes and pages have it in time.
 LOOK, EARLY = 0.25, 1.0
-#: Longer than any answer takes that a cluster gives while it works, s.
+#: No answer of a working cluster takes longer, s.
 SLOW: Final = 2.0
 
 
 class Contact:
-    """What the clients of one process hear of the brokers; any thread may use it.
+    """The contact of one process's clients to the brokers; any thread may use it.
 
     ``brokers``: where the cluster is, for the sentence.
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
         self._brokers = ", ".join(brokers)
-        #: That Kafka does not answer, as a sentence; empty: it does.
+        #: A sentence that Kafka does not answer; empty if it does.
         self.lost = ""
         #: When the first request was sent since the last answer; None: nothing waits.
         self._since: float | None = None
-        #: When the last silence ended that was longer than `SLOW`.
+        #: End of the last silence longer than `SLOW`.
         self._regained = float("-inf")
 
     def asked(self) -> None:
@@ -54,12 +54,12 @@ class Contact:
         return 0.0 if since is None else monotonic() - since
 
     async def watch(self) -> None:
-        """Keep `lost` as it is, and log once that Kafka is silent and once that it is back, until cancelled."""
+        """Keep `lost` up to date, and log once that Kafka is silent and once that it is back, until cancelled."""
         looked = began = monotonic()
         while True:
             now = monotonic()
             if now - looked > SLOW and self._since is not None:
-                self._since = now  # this process stood still, which says nothing of Kafka
+                self._since = now  # this process stood still, which tells nothing about Kafka
             looked, silence = now, self.silence
             if not self.lost and silence >= SECONDS - EARLY:
                 began = now - silence

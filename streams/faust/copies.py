@@ -35,12 +35,12 @@ class Copy:
 
     #: Next offset of the changelog to write.
     next: int
-    #: Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
+    #: An end of the changelog, and when it was asked for, ms since 1970; None once the rows reach it.
     end: int | None = None
     asked: int | None = None
-    #: Where it ended at the last fetch.
+    #: End of the changelog at the last fetch.
     high: int | None = None
-    #: Whether it has been up to date since it was opened.
+    #: Whether the copy has been up to date since it was opened.
     whole: bool = False
     #: Whether the consumer reads from ``next``.
     sought: bool = False
@@ -49,15 +49,15 @@ class Copy:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets of the changelog it lacks, None while that is not known."""
+        """Number of changelog offsets that the copy lacks; None while it is not known."""
         ends = [end for end in (self.end, self.high) if end is not None]
         return max(max(ends) - self.next, 0) if ends else None
 
     def strayed(self, heads: deque[Head], records: Sequence[KafkaRecord]) -> bool:
-        """Whether rows were appended, where a copy was up to date, under a claim that it has not seen.
+        """Whether rows were appended to an up-to-date copy under a claim that it has not seen.
 
-        Then the brokers lost the tail of the changelog, and others filled the hole before it was noticed here. While a
-        copy is being made claims may be missing: compaction keeps the newest only.
+        Then the brokers lost the end of the changelog, and new records filled the gap before this copy noticed it.
+        While a copy is being made, claims may be missing: compaction keeps only the newest.
         """
         following, strayed = self.next, False
         while heads and heads[0].base <= records[-1].offset:
@@ -70,7 +70,7 @@ class Copy:
 
 
 class AuthoredFetches(unpacking.Fetches):
-    """What was fetched, and by whom its batches were written."""
+    """Fetched records, and the writers of their batches."""
 
     def __init__(self, limit: unpacking.SizeLimit) -> None:
         super().__init__(limit)
@@ -116,7 +116,7 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
         begun, places = now(), [TopicPartition(settings.changelog, partition) for partition in kept]
         described, begins, ends = await ask(consumer, settings, places)
     except (KafkaError, TimeoutError) as exc:
-        log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
+        log.info("rows on this disk are reported to the group unchecked: %s: %s", type(exc).__name__, exc)
         return None
     finally:
         await stop(consumer)
@@ -126,10 +126,10 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
         try:
             if await asyncio.to_thread(store.fit, n, origin, ends[place], oldest, begins[place]):
                 found.add(n)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, who is to serve from it will meet with it
+        except Exception as exc:  # noqa: BLE001 - any error: a worker that serves from these rows will meet it
             log.warning("the rows of partition %d cannot be opened: %s", n, exc)
     if unfit := sorted(set(kept) - found):
-        log.warning("the rows of partitions %s on this disk are of no use to the group", unfit)
+        log.warning("the rows of partitions %s on this disk cannot be used", unfit)
     return found
 
 

@@ -89,9 +89,9 @@ class Inline:
         self._serving.add_done_callback(self._served)
 
     def _served(self, serving: "asyncio.Task[None]") -> None:
-        """Let who waits for the end of the service go on, also if it failed while it stopped; mode's thread does."""
+        """Wake those who wait for the end of the service, also if it failed during its stop, as mode's thread does."""
         if not serving.cancelled():
-            serving.exception()  # it was told when it came
+            serving.exception()  # it was reported when it came
         self._service.set_shutdown()
 
     def stop(self) -> None:
@@ -185,7 +185,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
 
     def ask_for_topics(self) -> None:
-        """Ask the brokers for topics that they have said nothing of, and make the group assign anew when they answer.
+        """Ask the brokers for topics of which metadata is missing, and have the group assign anew when it comes.
 
         A group leader without metadata assigns nothing, and aiokafka asks again only minutes later.
         """
@@ -259,7 +259,7 @@ class Rest:
                 if any(tp.topic in self._topics for tp in records if tp not in before):
                     await self._pause()
             request = self._following(assignment, node) if assignment.active and not task.cancelling() else None
-        return False  # who waits was told
+        return False  # waiting readers were woken
 
     async def _pause(self) -> None:
         """Wait for company. No fetch becomes due when records are taken meanwhile."""
@@ -272,7 +272,7 @@ class Rest:
         fetcher._wait_consume_future = fetcher._wait_consume_future or waiting  # noqa: SLF001 - as above
 
     def _following(self, assignment: Any, node: int) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the next request to a broker, or None: then the fetcher looks what is to be done with it first."""
+        """Return the next request to a broker, or None: then the fetcher first looks what to do with this broker."""
         fetcher = self._fetcher
         fetcher._in_flight.discard(node)  # noqa: SLF001 - as above
         due = dict(fetcher._get_actions_per_node(assignment)[0])  # noqa: SLF001 - as above
@@ -304,11 +304,11 @@ class Lineage:
             following = read.following
             try:
                 end = await end_of_epoch(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
-            except KafkaError:  # what is not kept is fetched again
+            except KafkaError:  # records that are not kept are fetched again
                 self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
                 await asyncio.sleep(BACKOFF)
                 continue
-            if tp in self._records or read.following != following:  # another fetch has brought it meanwhile
+            if tp in self._records or read.following != following:  # another fetch brought these records meanwhile
                 continue
             if end < following:
                 self._fetcher._set_error(tp, RewrittenError(TP(*tp), max(end, 0)))  # noqa: SLF001 - as above
@@ -329,7 +329,7 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
         reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
         if reset or isinstance(error, NoOffsetForPartitionError):
             state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
-            if state is not None:  # else it has moved meanwhile
+            if state is not None:  # else the partition has moved meanwhile
                 state.await_reset(OffsetResetStrategy.EARLIEST)
         else:
             set_error(tp, error)
@@ -346,7 +346,7 @@ def guard(
     Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
     first record.
 
-    Returns how far it has read each partition. Who goes on from a committed offset notes that here.
+    Returns how far each partition was read. A caller that goes on from a committed offset notes that there.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
     records = CheckedFetches(limit, skips, fetcher, topics)

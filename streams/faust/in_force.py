@@ -1,4 +1,4 @@
-"""Says what is in force in a partition before its first answer: `streams.config.in_force` on its topic."""
+"""Announces the configuration of a partition before its first answer, by `streams.config.in_force` records."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ from streams.kafka import whole_topics
 
 
 class Announcer:
-    """Writes what this worker, or router, runs when it takes a partition up.
+    """Writes the configuration of this worker, or router, when it takes a partition up.
 
-    ``settings``: what is in force, and the topic.
+    ``settings``: the configuration, and the name of the topic.
     ``producer``: returns the producer; the application makes it when it starts.
     ``owner``: name of this worker, for people.
     """
@@ -31,7 +31,7 @@ class Announcer:
         self._announced: dict[int, int] = {}
 
     async def announce(self, partition: int, claim: int, fence: Fence) -> None:
-        """Write what is in force from this fence on, and return when it is acknowledged.
+        """Write the configuration that is in force from this fence on; return once it is acknowledged.
 
         A claim is announced once: nobody else writes the partition under it, and settings do not change.
 
@@ -55,7 +55,7 @@ class Announcer:
 async def announced(
     settings: Settings, starts: Mapping[TopicPartition, int] | None = None, kind: bytes = in_force.WORKER
 ) -> dict[int, list[in_force.InForce]]:
-    """Return what workers, or routers, have said by partition, the oldest first.
+    """Return the announcements of workers, or routers, by partition, the oldest first.
 
     Raises InForceError if a part is missing or cannot be read.
     Raises KafkaError if the topic cannot be read.
@@ -73,7 +73,7 @@ async def announced(
 async def recalled(settings: Settings, partition: int, config: str) -> Settings:
     """Return the settings that were in force in a partition, by their hash.
 
-    Raises InForceError if they are not there, or this build cannot read them.
+    Raises InForceError if they are missing, or this build cannot read them.
     Raises KafkaError if the topic cannot be read.
     """
     kind = in_force.ROUTER if settings.routed else in_force.WORKER

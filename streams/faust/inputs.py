@@ -10,7 +10,7 @@ from state.journal import Journal
 from streams.config.settings import Settings
 from streams.records.merge import Batch, KafkaRecord
 
-#: What to do where state is missing.
+#: The remedy if state is missing.
 RESTORE: Final = (
     "Restore a snapshot ('trueup state restore'); or write the state anew from an archive ('trueup replay "
     "--write-state', 'trueup load'); or begin without it under another TRUEUP_APP_ID"
@@ -22,9 +22,9 @@ class DataLossError(RuntimeError):
 
 
 def unread(tp: TP | TopicPartition, position: int, earliest: int, settings: Settings) -> str:
-    """Return how many records were deleted unread, from a position up to the first that remains.
+    """Return the number of records that were deleted unread, from a position up to the first remaining one.
 
-    Raises DataLossError if the settings do not let the stage go on without them.
+    Raises DataLossError if the settings do not allow the stage to go on without these records.
     """
     said = f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread"
     if settings.data_loss == "stop":
@@ -44,7 +44,7 @@ class Inputs(Protocol):
         """Sizes and times."""
 
     async def renew(self) -> None:
-        """Confirm the claims that have not been for long."""
+        """Confirm claims that were not confirmed for long."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -53,14 +53,14 @@ class Inputs(Protocol):
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         """Take up a partition whose outputs end at ``said``.
 
-        Returns the next offset of each source after the last checkpoint, and what followed.
+        Returns the next offset of each source after the last checkpoint, and the journal since.
         """
 
     async def forgo(self, partition: int, journal: Journal) -> None:
-        """Leave out what was folded since the last checkpoint, because its records were deleted."""
+        """Leave out the journal entries since the last checkpoint, because their records were deleted."""
 
     async def checkpoint(self) -> None:
-        """Write what changed in all partitions; raises nothing."""
+        """Write checkpoints of all partitions; raises nothing."""
 
     async def process(self, turn: Sequence[Batch], folded: Callable[[], None]) -> bool:
         """Fold and answer a turn, and call ``folded`` in between: the next turn may begin.
@@ -69,13 +69,13 @@ class Inputs(Protocol):
         """
 
     def waits_for(self, batch: Batch) -> bool:
-        """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
+        """Whether a batch cannot be folded at once, and would hold up the others of its turn."""
 
     def tick(self, partition: int) -> int:
-        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits."""
+        """Return the stream time to which a partition without new records may go on, ms; 0: it waits."""
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
-        """Return what is left out of a partition of a topic, by its offset, and why."""
+        """Return the left out records of a topic's partition: the reason by offset."""
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
@@ -87,4 +87,4 @@ class Inputs(Protocol):
         """Count records of an input that were deleted before they were read."""
 
     def failed(self, exc: BaseException) -> None:
-        """End the process: what went wrong cannot be continued from."""
+        """End the process: after this error it cannot go on."""

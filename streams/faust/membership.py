@@ -1,4 +1,4 @@
-"""What a worker does as a member of its group: it claims what is assigned to it, and ends when it is none any more."""
+"""The worker as a member of its group: it claims assigned partitions, and ends once it is not a member any more."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -32,7 +32,7 @@ class MembershipError(RuntimeError):
 
 
 class Member(driver.Consumer):
-    """A consumer that claims the changelogs of what is assigned to it; see the module."""
+    """A consumer that claims the changelogs of assigned partitions; see the module."""
 
     _thread: LoopConsumer
 
@@ -41,7 +41,7 @@ class Member(driver.Consumer):
         transport = cast("BatchTransport", self.transport)
         self.inputs: Inputs = transport.inputs
         self.table = transport.table
-        #: Whether what was assigned last is still ours, and the claims under way.
+        #: Whether the last assignment is still valid, and the claims under way.
         self._ours = False
         self._claims: set[asyncio.Task[None]] = set()
         #: Partitions that were asked for since the last assignment.
@@ -54,13 +54,15 @@ class Member(driver.Consumer):
         raise NotImplementedError
 
     async def watched(self) -> None:
-        """Do what is to be done once a second while the worker is a member."""
+        """Runs once a second while the worker is a member."""
 
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """Return the ends of partitions. Those of the changelog are claimed first: then the end is where others end.
+        """Return the ends of partitions.
 
-        Faust asks for them when it begins to recover what was assigned, and when it has asked the disk how far its rows
-        reach. So it is told here where they are not used.
+        Changelogs are claimed first, so that nobody else can append behind their ends.
+
+        Faust asks for the ends when it begins to recover assigned partitions, after it has asked the disk how far its
+        rows reach. So this is the place to correct that if rows are set aside.
         """
         changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
         if changelogs:
@@ -75,7 +77,7 @@ class Member(driver.Consumer):
         for tp, begin in begins.items():
             restored = self.table.following(tp.partition)
             if not restored:
-                offsets[tp] = None  # Faust remembers how far rows reached that were set aside since
+                offsets[tp] = None  # Faust remembers the offset of rows that were set aside since
             if restored < begin:
                 raise DataLossError(
                     f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
@@ -108,16 +110,16 @@ class Member(driver.Consumer):
             self.repair(exc)
             raise RebalanceAgain from exc
         except Exception as exc:
-            if self.app.should_stop and isinstance(exc, NotReady):  # the producer stops first; others claim
+            if self.app.should_stop and isinstance(exc, NotReady):  # the producer stops first, and other workers claim
                 raise RebalanceAgain from exc
             self.inputs.failed(exc)
             raise
 
     def repair(self, exc: DamagedStoreError) -> None:
-        """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
+        """Have the group assign its partitions anew, because the rows of one were damaged and set aside.
 
-        The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
-        void: it is read again from the last checkpoint, and what of it is in the journal is folded along that.
+        The partition goes to a worker with a copy, or is restored here. Nothing is handed out until then. Batches that
+        were handed out are void: their records are read again from the last checkpoint, and folded along the journal.
         """
         self._assignor.lost.add(exc.partition)
         self._assigned_anew(str(exc))
@@ -136,7 +138,7 @@ class Member(driver.Consumer):
         )
 
     def _assigned_anew(self, why: str) -> None:
-        """Hand nothing out, and have the group share its partitions out anew."""
+        """Hand nothing out, and have the group assign its partitions anew."""
         self.hold()
         if self._ours and not self._repairing:
             self._repairing = True

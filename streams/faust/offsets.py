@@ -19,14 +19,14 @@ async def committed(
     places: Iterable[TopicPartition] | None = None,
     seconds: float | None = COORDINATOR_SECONDS,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed, of some partitions or of all; those without an offset are left out.
+    """Return the committed offsets of a group, for some partitions or all; partitions without one are left out.
 
-    The ways of aiokafka do not read the error of a whole answer. If the coordinator has just moved, or still loads the
-    group, they tell that nothing was committed.
+    aiokafka's own functions ignore an error of the whole answer. If the coordinator has just moved, or still loads the
+    group, they report that nothing was committed.
 
     Raises KafkaError if the offsets may not be read, or if no coordinator answers.
 
-    ``by``: asks the brokers; it is started, and may belong to another group.
+    ``by``: the started client that asks the brokers; it may belong to another group.
     ``seconds``: longest wait for the coordinator; None: for ever.
     """
     client = by.client if isinstance(by, AIOKafkaProducer) else by._client  # noqa: SLF001 - no public way to it
@@ -42,7 +42,7 @@ async def committed(
 async def reached(
     by: AIOKafkaConsumer | AIOKafkaProducer, group: str, places: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the offset that a group has committed of each partition, 0 where it has none; raises as `committed`."""
+    """Return the committed offset of each partition, 0 if there is none; raises as `committed`."""
     found = await committed(by, group, places)
     return {place: found[place].offset if place in found else 0 for place in places}
 

@@ -20,7 +20,7 @@ log = logging.getLogger("trueup")
 
 #: The output topics by their labels.
 LABELS: Final = ("calibrated", "resolved", "dead-letters")
-#: Fields that tell which record of its inputs an output belongs to. They are counted, not computed.
+#: Fields that identify an output's input record. They are counted, not computed.
 _MEANT: Final = {"calibrated": ("event_id", "applied"), "resolved": ("event_id", "resolved_ts", "revision", "y")}
 
 
@@ -117,8 +117,8 @@ class Heard:
 
         One worker appended them in order, so after the first missing record all are missing. A record that looks the
         same is a different one: a forecast that is sent again has the same answer. Copies may be in between, from a
-        worker that did not know yet that the partition had moved. An output that another kind of machine has computed
-        otherwise stands: nobody gets a second, different answer.
+        worker that did not know yet that the partition had moved. If another kind of machine computed an output
+        differently, that output stays: nobody gets a second, different answer.
         """
         said = self.said[label]
         for n, record in enumerate(records):
@@ -141,11 +141,11 @@ class Heard:
         return sum(source is None or source in self._inputs for source in sources)
 
     def compare(self, partition: int) -> int:
-        """Return how many of a worker's outputs were derived otherwise, or are left when all are derived; log them."""
+        """Count and log a worker's outputs that differ from the derived ones, or are left once all are derived."""
         unlike = self._unlike + sum(map(self._own, LABELS))
         if unlike:
             log.error(
-                "%d records stand in the output topics of partition %d that are not what its records bring about "
+                "%d records in the output topics of partition %d differ from what its records bring about "
                 "here: does another kind of machine run in this group? Audit it",
                 unlike,
                 partition,
@@ -159,7 +159,7 @@ class Heard:
 
 
 def _meant(label: str, value: bytes | None) -> tuple[Any, ...]:
-    """Return what tells which record of its inputs an output belongs to; an empty tuple if nothing does."""
+    """Return the fields that identify an output's input record; an empty tuple if it has none."""
     found = _fields(label, value)
     names = _MEANT.get(label, ())
     return tuple([found[name] for name in names]) if found.keys() >= set(names) else ()
@@ -173,7 +173,7 @@ def _source(label: str, value: bytes | None) -> str | None:
 
 
 def _fields(label: str, value: bytes | None) -> dict[str, Any]:
-    """Return an output's fields; none if it cannot be read."""
+    """Return an output's fields; empty if it cannot be read."""
     given = value or b""
     try:
         found = output_avro.fields(output_avro.SCHEMAS[label], given[5:]) if given[:1] == b"\0" else orjson.loads(given)

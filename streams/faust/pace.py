@@ -7,14 +7,14 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: Others have so many times as long as a slice took, and at most so many seconds: a slice in which the disk stood still
-#: or this process was stopped must not hold up who then waits for the end of the work.
+#: Length of a rest as a multiple of the slice before it, and at most, s: after a slice in which the disk or this
+#: process stood still, a rest must not hold up those who wait for the end of the work.
 REST: Final = 3
 LONGEST: Final = 0.1
 
 
 class Pace:
-    """Rests after each slice of work, unless somebody waits for its end.
+    """Rests after each slice of work, unless somebody waits for the end of the work.
 
     ``late``: whether the work is late anyway.
     """
@@ -25,7 +25,7 @@ class Pace:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """Do not rest while this is entered: its owner waits for the end of the work."""
+        """A context without rests: its owner waits for the end of the work."""
         self._waiting += 1
         try:
             yield

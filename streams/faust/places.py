@@ -1,4 +1,4 @@
-"""Where the inputs of partitions are read on when a worker takes these up, and what must not be gone on from."""
+"""The offsets at which a worker that takes partitions up reads on, and the cases in which it must not go on."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from streams.faust.inputs import RESTORE, DataLossError, Inputs
 class Places:
     """Partitions that are taken up, and the topic-partitions of their inputs."""
 
-    #: Who serves them.
+    #: The server of the partitions.
     inputs: Inputs
-    #: Of each partition the next offset of both inputs after the last checkpoint, and the journal since.
+    #: By partition: the next offsets of both inputs after the last checkpoint, and the journal since.
     taken_up: dict[int, tuple[tuple[int, int], Journal]]
-    #: The group's offsets, which are for people: what the state says counts.
+    #: The group's committed offsets. They are for people; the state's offsets count.
     committed: Mapping[TP, int | None]
     #: Where the inputs begin and end.
     earliest: Mapping[TP, int]
@@ -29,7 +29,7 @@ class Places:
         return fence[topic], journal.ends(fence)[topic]
 
     async def whole(self, highwaters: Callable[..., Awaitable[Mapping[TP, int]]]) -> None:
-        """Raise `DataLossError` where the state of a partition is gone, and its inputs cannot give it again."""
+        """Raise `DataLossError` if the state of a partition is gone, and its inputs cannot rebuild it."""
         empty = {n for n, (fence, journal) in self.taken_up.items() if not any(journal.ends(fence))}
         bare = [tp for tp in self.committed if self.earliest[tp] and tp.partition in empty]
         journals = {TP(self.inputs.settings.journal, tp.partition): tp for tp in bare}
@@ -43,9 +43,9 @@ class Places:
                 )
 
     def lost(self) -> dict[TP, int]:
-        """Return from where on records were deleted that are to be read.
+        """Return the first offsets of records that should be read and were deleted.
 
-        Raises DataLossError if an input ends before what was applied of it.
+        Raises DataLossError if an input ends before the records that were applied.
         """
         found = {}
         for tp, committed in self.committed.items():
@@ -61,14 +61,17 @@ class Places:
         return found
 
     async def forgo(self, tp: TP) -> None:
-        """Skip the journal since the last checkpoint if it cannot be folded again; its answers stand, unlearnt."""
+        """Skip the journal since the last checkpoint if it cannot be folded again.
+
+        Its answers remain, and nothing is learnt from them.
+        """
         fences, journal = self.taken_up[tp.partition]
         if journal.entries:
             await self.inputs.forgo(tp.partition, journal)
             self.taken_up[tp.partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
 
     def positions(self) -> dict[TP, int]:
-        """Return the first offset to read of each input: the last that is in the rows, to see that it is the same."""
+        """Return the first offset to read of each input: the last applied record, to compare it with the rows."""
         found = {}
         for tp in self.committed:
             (fence, _), earliest = self.applied(tp), self.earliest[tp]
@@ -78,10 +81,10 @@ class Places:
         return found
 
     def uncommitted(self) -> dict[TP, int]:
-        """Return offsets to commit where the committed ones are not within what was applied.
+        """Return offsets to commit for inputs whose committed offset does not fit the state.
 
-        They say how far all is answered. Nothing comes again that would bring them up to the state, and somebody may
-        have set them ahead of it.
+        The committed offset says how far all is answered. It may be behind the state, and no new record would move it;
+        or somebody has set it ahead of the state.
         """
         found = {}
         for tp, committed in self.committed.items():

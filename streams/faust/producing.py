@@ -23,7 +23,7 @@ from streams.kafka.provenance import Described, TopicIdentity
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
 
-#: Records of fewer bytes in all are not compressed: starting a codec takes longer than it saves.
+#: A batch of fewer bytes is not compressed: starting a codec takes longer than it saves.
 FEW = 1000
 #: Batches of more bytes are compressed in a thread: the codec takes milliseconds, and holds no lock of the interpreter.
 MANY = 100_000
@@ -79,7 +79,7 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
 
 def _stamped(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
-    """Return a finished batch with another stamp: a record batch has it at byte 43, and from byte 21 on a checksum."""
+    """Return a finished batch with another stamp, which is at byte 43, and with a new checksum of byte 21 on."""
     changed = bytearray(batch)
     _STAMP.pack_into(changed, 43, producer_id, epoch, sequence)
     _CHECKSUM.pack_into(changed, 17, calc_crc32c(memoryview(changed)[21:]))
@@ -140,7 +140,7 @@ class BatchProducer(driver.Producer):
             async with self._contact.within(self.request_timeout):
                 return await provenance.describe(self._ensure_producer().client, app, changelog)
         except TimeoutError:
-            raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
+            raise TimeoutError(f"no broker described {changelog} in {self.request_timeout:g} s") from None
 
     async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
         """Return the identities of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
@@ -149,7 +149,7 @@ class BatchProducer(driver.Producer):
                 client = self._ensure_producer().client
                 return [await provenance.identity(client, topic) for topic in topics]
         except TimeoutError:
-            raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
+            raise TimeoutError(f"no broker described the inputs in {self.request_timeout:g} s") from None
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.

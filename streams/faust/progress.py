@@ -1,20 +1,20 @@
-"""How far a worker is with restoring its state from the changelog: what its log and its metrics say of it.
+"""Progress of a worker in restoring its state from the changelog, for its log and metrics.
 
-The changelog is compacted, so an offset need not hold a row: how much is left is told in offsets, which is what the
-brokers know, and how fast it goes in both.
+The changelog is compacted, so an offset need not hold a row. The rest is given in offsets, which brokers know; the rate
+in offsets and rows.
 """
 
 from collections import deque
 from typing import Final, NamedTuple
 
-#: A line in the log as often as this, s.
+#: Time between two lines in the log, s.
 EVERY: Final = 5.0
-#: The rate is that of the last so many seconds: compaction and other workers change it.
+#: The rate is measured over the last so many seconds: compaction and other workers change it.
 WINDOW: Final = 15.0
 
 
 class Recovery(NamedTuple):
-    """How far the restoring of state is: changelog records left, and all there are; zeros when nothing is restored."""
+    """Progress of restoring: changelog records left, and all; zeros if nothing is being restored."""
 
     left: int = 0
     whole: int = 0
@@ -37,7 +37,8 @@ class Progress:
         self.left = 0
         #: How long the present recovery has taken, or the last one took; 0 before the first.
         self.seconds = 0.0
-        #: How long the present one will take at its present rate; None while that is not known, and outside.
+        #: Seconds that the present recovery will still take at its present rate; None while not known, and outside a
+        #: recovery.
         self.seconds_left: float | None = None
         #: When, and after how many rows, the present recovery began, and nothing was restored last.
         self._began: tuple[float, int] | None = None
@@ -83,7 +84,7 @@ class Progress:
 
     def _ended(self, now: float) -> str | None:
         if self._began is None and self._idle and self.rows > self._idle[1]:
-            self._began = self._idle  # it was over before anybody looked
+            self._began = self._idle  # the recovery was over before the first look
         self._idle = now, self.rows
         if self._began is None:
             return None

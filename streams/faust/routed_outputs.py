@@ -27,7 +27,7 @@ class RoutedOutputs:
 
     ``settings``: of the router: its inputs are the routes and the labels.
     ``producer``: returns the producer; the application makes it when it starts.
-    ``partitions``: returns how many partitions the outcomes have: as many as the inputs.
+    ``partitions``: returns the number of partitions of the outcomes.
     ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 

@@ -49,7 +49,7 @@ SPARE: Final = 0.05
 class Standbys:
     """Keeps copies. The thread starts with the first copy.
 
-    ``contact``: is told what brokers answer.
+    ``contact``: notes the answers of brokers.
     ``store``: store of the copies: the state table's directories, with databases of its own.
     ``release``: closes the database of a partition that was served here; called on the worker's loop.
     ``usage``: returns size and free bytes of the file system of a path.
@@ -76,7 +76,7 @@ class Standbys:
         #: Partitions whose copy was given up for lack of disk space, and its bytes.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
-        #: Whether the group has said what to keep; and before that, if it was asked, which rows of this disk are fit.
+        #: Whether the group has assigned copies; before that, which rows of this disk are fit, if that was examined.
         self._told = False
         self._fit: set[int] | None = None
         self._changed = asyncio.Event()
@@ -106,7 +106,7 @@ class Standbys:
         """
         wanted = frozenset(partitions)
         if not self._told:
-            for partition in self.store.kept() - wanted:  # opened to be examined
+            for partition in self.store.kept() - wanted:  # it was opened by `examine`
                 self.store.close(partition)
         self._told = True
         if self._loop is None:
@@ -177,13 +177,15 @@ class Standbys:
                 if self._wanted:
                     await self._read()
                 told = False
-            # aiokafka's consumer cancels requests of its own, and raises what that raises.
+            # aiokafka's consumer cancels its own requests, and lets their errors through.
             except (Exception, asyncio.CancelledError) as exc:
                 if self._ending:
                     raise
                 # The worker does not depend on copies, so no error here may end it.
                 if not told:
-                    log.warning("the copies of partitions that others serve wait: %s: %s", type(exc).__name__, exc)
+                    log.warning(
+                        "copies of partitions that other workers serve are delayed: %s: %s", type(exc).__name__, exc
+                    )
                 told = True
                 self._changed.set()
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -217,7 +219,7 @@ class Standbys:
         described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
         oldest = now - described.retention_ms // 2
-        for partition in sorted(self._wanted & set(places)):  # others may be wanted by now
+        for partition in sorted(self._wanted & set(places)):  # other copies may be wanted by now
             place = places[partition]
             if partition in self._copies or self._open(partition):
                 self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, now)
@@ -281,7 +283,7 @@ class Standbys:
         try:
             fetched = await consumer.getmany(timeout_ms=int(copies.FETCH_SECONDS * 1000))
         except (OffsetOutOfRangeError, NoOffsetForPartitionError):
-            self._restart()  # its rows are no more of this changelog, or it has forgotten what follows them: look
+            self._restart()  # the rows are not of this changelog any more, or it has lost what follows them: look
             self._changed.set()
             await asyncio.sleep(PAUSE_SECONDS)
             return
@@ -316,7 +318,7 @@ class Standbys:
         self._make_room()
 
     def _note(self, partition: int, copy: Copy) -> None:
-        """Note that the rows are as of the time at which the end they have reached was asked for."""
+        """Note the time of the rows: when the end that they have now reached was asked for."""
         if copy.asked is None or copy.end is None or copy.end > copy.next:
             return
         if copy.next:
@@ -326,7 +328,7 @@ class Standbys:
     def _lose(self, partition: int, exc: Exception) -> None:
         """Give up a copy that cannot be read or written; the next look opens it again."""
         self._close(partition)
-        if not isinstance(exc, DamagedStoreError):  # those are set aside
+        if not isinstance(exc, DamagedStoreError):  # damaged rows are set aside
             self._remove(partition)
         log.error("the copy of partition %d is made anew: %s", partition, exc)
 
@@ -340,7 +342,7 @@ class Standbys:
                 if partition in self._wanted:
                     self._crowded[partition] = size
                 elif partition in self.store.kept():
-                    return  # nor can they be removed
+                    return  # they cannot be removed either
                 log.error(
                     "the copy of partition %d is removed: less than %.0f %% of %s is free, which is left to what is "
                     "served from it",

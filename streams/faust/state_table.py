@@ -73,7 +73,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             name=NAME,
             key_type=bytes,
             value_type=bytes,
-            recovery_buffer_size=2,  # of what is only thrown away; with 1 Faust goes on reading after the recovery
+            recovery_buffer_size=2,  # Faust throws these records away; with 1 it would go on reading after the recovery
             options=options,
             help="ledger, calibrators, scores and fence of every partition",
         )
@@ -216,7 +216,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             if last:
                 self.store.begin(partition, last, offset)
             last = part
-        self._require_claim(partition, claim)  # there is a rest behind the last slice, too
+        self._require_claim(partition, claim)  # there is a rest after the last slice, too
         self.store.write(partition, last, offset, _now())
         probe(2)
 
@@ -299,7 +299,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._unwritten.pop(partition, None)
         self.changelog.activate(partition)
         offset, claimed = self.store.offset(partition), self._claimed.get(partition)
-        if offset is not None and claimed is not None:  # all that was appended before the claim is in the rows
+        if offset is not None and claimed is not None:  # the rows have all that was appended before the claim
             self.store.write(partition, (), offset, claimed[0])
 
     def closed(self, partition: int) -> None:

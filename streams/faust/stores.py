@@ -20,8 +20,8 @@ from streams.records.merge import KafkaRecord
 #: Row key and value; None deletes.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Keys of a database's origin (`streams.kafka.provenance.Origin`), and of the time its rows are as of (i64, ms since
-#: 1970).
+#: Keys of a database's origin (`streams.kafka.provenance.Origin`), and of the time to which its rows are complete (i64,
+#: ms since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 #: Key of the changelog offset that a write in slices was to reach.
 BEGUN: Final = b"__trueup\0begun__"
@@ -178,9 +178,10 @@ class RocksStore(rocksdb.Store):
         self._put(partition, chain(rows, own))
 
     def begin(self, partition: int, rows: RowItems, offset: int) -> None:
-        """Write some of the rows up to an offset; `write` ends it. Before that the database counts as of before.
+        """Write some of the rows up to an offset; `write` ends it. Until then the database keeps its old offset.
 
-        Its rows come from the changelog again then. If the changelog ends before ``offset``, they are set aside.
+        After a crash in between, the rows come from the changelog again. If the changelog ends before ``offset``, they
+        are set aside.
         Raises as `write`.
         """
         self._put(partition, chain(rows, [(BEGUN, str(offset).encode())]))
@@ -248,7 +249,7 @@ class RocksStore(rocksdb.Store):
 
     def _give_up(self, partition: int, exc: Exception) -> None:
         """Set a database aside and raise DamagedStoreError, if the error is damage; else return."""
-        if isinstance(exc, rocksdict.DbClosedError) and partition in self._lost:  # by another thread
+        if isinstance(exc, rocksdict.DbClosedError) and partition in self._lost:  # another thread has set it aside
             raise _awaited(partition) from exc
         if isinstance(exc, DamagedStoreError) or not _is_damage(exc):
             return
@@ -323,7 +324,7 @@ class RocksStore(rocksdb.Store):
                 rows.next()
             rows.status()
         except Exception as exc:
-            rows = None  # it would hold the database open
+            rows = None  # an iterator would hold the database open
             self._give_up(partition, exc)
             raise
 
@@ -344,7 +345,7 @@ class RocksStore(rocksdb.Store):
             return max(rows - own_rows, 0), sum(db.property_int_value(name) or 0 for name in held)
         except Exception as exc:
             if isinstance(exc, rocksdict.DbClosedError) or _is_damage(exc):
-                return 0, 0  # who serves the partition says so
+                return 0, 0  # the server of the partition reports it
             raise
 
 
@@ -377,14 +378,14 @@ def _is_damage(exc: Exception) -> bool:
 
 
 def _stray(path: Path) -> bool:
-    """Whether something stands there that is no directory of its own: RocksDB would write through a link."""
+    """Whether the path is something else than a directory: RocksDB would write through a link."""
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, or what stands in its place; of a link nothing but itself. A directory may stay in part.
+    """Remove a directory, or a file or link in its place. A part of a directory may remain.
 
-    Raises OSError if what is no directory cannot be removed.
+    Raises OSError if a file or link cannot be removed.
     """
     if _stray(path):
         path.unlink()

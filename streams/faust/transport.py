@@ -39,7 +39,7 @@ from streams.metrics.gauges import INPUTS
 from streams.metrics.metric import Sample
 from streams.records.merge import Batch
 
-#: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
+#: Time between two looks for forecasts that are due in quiet partitions, and for patience that has ended, s.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
 
 
@@ -71,10 +71,10 @@ class BatchConsumer(Buffering):
         """Hand out the next turn: a batch of every partition that has records and whose last batch is folded."""
         try:
             for turn in self._taken():
-                with suppress(StopIteration):  # nothing there waits while the flow is on, so it ends in this step
+                with suppress(StopIteration):  # it never waits while the flow is on, so it ends in this step
                     cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
                     raise RuntimeError("Faust did not take a turn at once")
-        except Exception as exc:  # noqa: BLE001 - whatever it is, partitions stand still; Faust would begin the agent anew
+        except Exception as exc:  # noqa: BLE001 - after any error partitions stand still; Faust would only start the agent again
             self.inputs.failed(exc)
             return
         if self._throttled and self.flow_active:
@@ -120,7 +120,7 @@ class BatchConsumer(Buffering):
         batch = turn[0]
         tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
         timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
-        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands the value on as it is
+        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands on the value unchanged
 
     def holds(self, batch: Batch) -> bool:
         """Whether a batch's partition is still here and was not taken up again since the batch was handed out."""
@@ -137,7 +137,7 @@ class BatchConsumer(Buffering):
         self._hand_out_more()
 
     def ack(self, message: Message) -> bool:
-        """Note that a turn is answered: its offsets may be committed. What has moved since is left to its new owner."""
+        """Note that a turn is answered: its offsets may be committed, except of partitions that have moved."""
         message.acked = True
         self._unacked_messages.discard(message)
         for batch in filter(self.holds, cast("list[Batch]", message.value)):
@@ -189,7 +189,7 @@ class BatchConsumer(Buffering):
         await self.held_back.look(ends, client)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what is fetched and not processed, and what transactions delay; any thread may ask."""
+        """Yield the numbers of records fetched but not processed, and delayed by transactions; any thread may ask."""
         labels = dict(zip(self.inputs.sources, INPUTS, strict=True))
         for each in list(self.partition_buffers.values()):
             for tp, buffer, size in zip(each.sources, each.buffers, each.sizes, strict=True):
@@ -234,8 +234,8 @@ class BatchConsumer(Buffering):
             self._handed.pop(tp, None)
         for partition in {tp.partition for tp in revoked}:
             self.partition_buffers.pop(partition, None)
-            self.inputs.revoked(partition)  # one that was claimed and not taken up, too
-        self._revocations += 1  # who began to take them up meanwhile has lost them, too
+            self.inputs.revoked(partition)  # also a partition that was claimed but not taken up
+        self._revocations += 1  # a task that began to take them up has lost them, too
 
     async def perform_seek(self) -> None:
         """Start every source partition after the last checkpoint of its state, whatever offset is committed.

@@ -3,11 +3,10 @@
 At low rates a turn costs little more than a batch of one partition: one message of Faust, one request to the journal
 of each broker, and one with the answers.
 
-The partitions of a router go through a backlog up to one time after another. Labels go from every partition of a
-router to every partition of the outcomes. If each partition took what it has, each would begin in the past again, and
-a worker would learn labels after their forecasts have matured. So in a backlog all take records up to one time, and
-what these bring about is sent as one, by time. The next turn begins when all are folded. What is buffered within
-`SLACK` is no backlog.
+A router sends labels from each of its partitions to every partition of the outcomes. If its partitions went through a
+backlog independently, the outcomes would jump back in time again and again, and a worker would learn labels after their
+forecasts have matured. So in a backlog all partitions of a turn take records up to the same time, and the outputs are
+sent together, sorted by time. The next turn begins when all are folded. Records within `SLACK` are no backlog.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +20,8 @@ from state.engine import OUTSTANDING
 from state.witnesses import SLACK
 from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPositions
 
-#: So many partitions may have full batches in a turn. Of more each has a smaller share: requests and waits are bounded.
+#: So many partitions may have full batches in a turn. With more, each has a smaller share, which bounds requests and
+#: waits.
 FULL: Final = 4
 
 
@@ -29,8 +29,8 @@ class Turns:
     """Takes batches of all partitions.
 
     ``limit, size``: most records of a batch, and most bytes of their keys and values.
-    ``patience``: how long a partition of which nothing is known may hold the others back, s.
-    ``together``: whether the partitions go through a backlog up to one time after another.
+    ``patience``: how long a partition may hold back the others while its next record is not known, s.
+    ``together``: whether in a backlog all partitions take records up to the same time.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class Turns:
     ) -> None:
         self._limit, self._size, self._patience = limit, size, patience
         self._together, self._clock = together, clock
-        #: Since when nothing is known of what a topic-partition holds next, s.
+        #: Since when the next record of a topic-partition is not known, s.
         self._since: dict[TP, float] = {}
         #: Number of the last turn.
         self._number = 0
 
     def take(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> list[Batch]:
-        """Return the next batches, at most one of a partition; none while they are to wait.
+        """Return the next batches, at most one for each partition; none while all wait.
 
-        All wait while `OUTSTANDING` turns are not answered, also those that are in none of these: a turn of one
-        partition costs as much as a turn of all.
+        While `OUTSTANDING` turns are not answered, all partitions wait, also those that are in none of these turns: a
+        turn of one partition costs as much as a turn of all.
         """
         if len({batch.turn for each in buffers for batch in each.out} - {0}) >= OUTSTANDING:
             return []
@@ -80,7 +80,7 @@ class Turns:
         for each in buffers:
             lacking = [tp for tp, queue in each.queues() if len(queue) <= BEHIND and not reading.caught_up(tp)]
             if lacking:
-                each.awaited = lacking[0]  # it is fetched, whatever else is buffered
+                each.awaited = lacking[0]  # the record is fetched, so it is known
             unknown += lacking
         self._since = {tp: self._since.get(tp, now) for tp in unknown}
         return any(now - since < self._patience for since in self._since.values())
@@ -92,7 +92,7 @@ class Turns:
             for _, queue in each.queues():
                 if queue:
                     first = min(first, queue[0].timestamp)
-                    # A batch may end where it is not known what stands behind a record.
+                    # A batch may end at a record whose successor is not known.
                     some = islice(queue, max(min(len(queue) - BEHIND, share), 1))
                     until = min(until, max([record.timestamp for record in some]))
         return max(until, first)

@@ -44,13 +44,13 @@ HEADER: Final = 64
 #: frames, gzip and snappy take up to 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Positions in a batch's head: the length, what the length counts from, the magic, and the last record.
+#: Positions in a batch's head: the length, the byte from which it counts, the magic, and the last record.
 _LENGTH, _BEFORE, _MAGIC, _LAST = 8, 12, 16, 23
-#: The epoch of the partition's leader that wrote a batch.
+#: Position of the leader's epoch: of the leader that wrote the batch.
 _EPOCH: Final = struct.Struct(">12xi")
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
-#: Beyond every offset.
+#: An offset beyond all others.
 _NEVER: Final = 1 << 63
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
@@ -184,7 +184,7 @@ class RecordSet:
         self._taken = data
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         if skipped and batch.is_control_batch and batch.validate_crc():
-            return opened  # the mark of a transaction, which ends nothing
+            return opened  # a transaction's marker, which ends nothing
         return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
@@ -340,7 +340,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
             raise PoisonError(tp.topic, tp.partition, first) from exc
         else:
             reading.next_fetch_offset = following
-            ended = True  # those before it are handed over; it is fetched again
+            ended = True  # earlier records are handed over; this one is fetched again
     fetched._update_position()  # noqa: SLF001
     if ended:
         fetched._partition_records = None  # noqa: SLF001

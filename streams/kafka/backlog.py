@@ -1,8 +1,8 @@
-"""What source topics held before a group began: a first start waits until the stages before it have handed it on.
+"""A first start waits until the stages before it have handed on what the source topics held.
 
-Forecasts of such sources reach the worker by intake alone, labels by intake and router. Of a long history the worker
-would read the forecasts of months first, and they would expire before their labels come. A router that begins while
-intake still writes cannot tell what its partitions will hold, and sends labels out of their order.
+Forecasts of sources reach the worker through intake, labels through intake and router. In a long history, the worker
+would first read the forecasts of months, and they would expire before their labels come. A router that begins while
+intake still writes cannot know what its partitions will hold, and sends labels out of order.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from streams.kafka import topics
 
 log = logging.getLogger("trueup")
 
-#: How often offsets are asked for, and how long they may stand still before one goes on, s.
+#: Pause between two requests for offsets; and how long offsets may stand still before the stage starts anyway, s.
 PAUSE_SECONDS, STILL_SECONDS = 1.0, 60.0
-#: Pauses from one line of the log to the next.
+#: Number of pauses between two log lines.
 _LINES: Final = 10
 
 
 async def awaited(settings: Settings, stop: asyncio.Event) -> None:
-    """Return when the stages before this one have handed on what the sources held, or when ``stop`` is set.
+    """Return once the stages before this one have handed on what the sources held, or ``stop`` is set.
 
-    Returns at once if no source is for intake, or if the group has ever committed an offset. Goes on,
-    with a warning, if nothing is handed on for `STILL_SECONDS`, or if the brokers do not say how far both are.
+    Returns at once if no source is for intake, or if the group has ever committed an offset. Returns with a warning if
+    nothing is handed on for `STILL_SECONDS`, or if the brokers do not tell the offsets.
     """
     before = settings.before
     if not before:
@@ -48,16 +48,18 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
                 for group, names in before.items():
                     if not await _handed_on(admin, consumer, group, names, stop):
                         return
-    except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the stage may begin
+    except Exception as exc:  # noqa: BLE001 - after any error the stage may begin
         said = str(exc) or type(exc).__name__
-        log.warning("how far %s are is not known, so they are not waited for: %s", " and ".join(before), said)
+        log.warning(
+            "the progress of %s is not known, so this stage does not wait for them: %s", " and ".join(before), said
+        )
 
 
 async def _handed_on(
     admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, group: str, names: Iterable[str], stop: asyncio.Event
 ) -> bool:
     """Wait until a group has committed what topics hold now; return whether it has."""
-    existing = set(await admin.list_topics())  # brokers may make a topic that is asked for by its name
+    existing = set(await admin.list_topics())  # brokers may create a topic when it is asked for by name
     described = await admin.describe_topics(there) if (there := [name for name in names if name in existing]) else []
     places = [TopicPartition(each["topic"], part["partition"]) for each in described for part in each["partitions"]]
     if not places:
@@ -73,8 +75,8 @@ async def _handed_on(
             least, since = left, monotonic()
         elif monotonic() - since > STILL_SECONDS:
             log.warning(
-                "%s has not read %d records for %g s, so it is no longer waited for: of what sources held before, "
-                "forecasts may expire before their labels come",
+                "%s has not read %d records for %g s, so this stage no longer waits for it: of "
+                "what sources held before, forecasts may expire before their labels come",
                 group,
                 left,
                 STILL_SECONDS,

@@ -1,4 +1,4 @@
-"""Requests to brokers: those that aiokafka lacks, declared by their schemas, and how brokers are asked again."""
+"""Declares requests that aiokafka lacks by their schemas, and repeats requests to brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -43,12 +43,12 @@ def request(version: type[Any]) -> type[Any]:
 async def insisted(
     ask: Callable[[], Awaitable[T]], client: AIOKafkaClient | None = None, seconds: float | None = None
 ) -> T:
-    """Return an answer of brokers, asked until they give one.
+    """Ask brokers until they answer, and return the answer.
 
-    Raises KafkaError if they refuse for a reason that does not pass, or for so many seconds; None: they are waited for.
-    TimeoutError if none has answered by then.
+    Raises KafkaError if they refuse for a lasting reason, or still refuse after ``seconds`` (None: wait without end).
+    Raises TimeoutError if none has answered by then.
 
-    ``client``: asks anew which brokers there are before another attempt; None: nobody does.
+    ``client``: updates its list of brokers before another attempt; None: no list is updated.
     """
     last: Exception = TimeoutError()
     try:

@@ -1,6 +1,6 @@
-"""Kafka's codecs: their names and numbers, and how what they packed is unpacked, never beyond a bound.
+"""Kafka's codecs: names, numbers, and unpacking that never exceeds a bound.
 
-Unpacking lets other threads run meanwhile.
+Unpacking releases the interpreter's lock.
 """
 
 import gzip
@@ -19,14 +19,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 #: The key is the name in ``compression.type``; the value is the number in the attributes of a record batch.
 NUMBERS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-#: Of zstd. Records and rows are packed in two thirds of the time that level 3 takes, aiokafka's, and are 3 to 7 %
-#: smaller: they are short, and much alike.
+#: Level of zstd. Packing takes two thirds of the time of level 3, aiokafka's, and records and rows get 3 to 7 %
+#: smaller, as they are short and much alike.
 LEVEL: Final = 1
 Packed = bytes | memoryview
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 #: First bytes of snappy as Java writes it: blocks, each behind its length.
 _XERIAL: Final = b"\x82SNAPPY\x00"
-#: What unpacks the frames of a codec into a buffer, and returns how many bytes it wrote.
+#: Functions that unpack the frames of a codec into a buffer, and return the number of bytes written.
 _INTO: Final[dict[str, Callable[[Packed, Any], int]]] = {
     "gzip": cramjam.gzip.decompress_into,
     "lz4": cramjam.lz4.decompress_into,
@@ -35,15 +35,15 @@ _INTO: Final[dict[str, Callable[[Packed, Any], int]]] = {
 
 
 class ExpandsError(ValueError):
-    """It cannot be unpacked within the bound."""
+    """The data cannot be unpacked within the bound."""
 
 
 def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryview:
     """Unpack what a codec packed.
 
-    Raises ExpandsError if there are more, or ``data`` is not what the codec packed.
+    Raises ExpandsError if the result exceeds ``limit``, or the codec did not pack ``data``.
 
-    ``codec``: its number, see `NUMBERS`.
+    ``codec``: number of the codec, see `NUMBERS`.
     ``limit``: most bytes to unpack; no more are ever held.
     ``before``: bytes of arbitrary content to leave in front, for the caller to write.
     """
@@ -59,10 +59,10 @@ def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryvie
 
 
 def _unframed(name: str, data: Packed, limit: int, before: int) -> memoryview:
-    """Unpack frames that do not say how long they are.
+    """Unpack frames that do not tell their length.
 
-    The first room is mostly enough, as asking for all of it takes time. It is left out where it is no small part of
-    all: what does not fit is unpacked twice.
+    A first, small buffer is mostly enough, and allocating all of ``limit`` takes time. The small one is skipped if it
+    is a large part of ``limit``, because data that does not fit is unpacked twice.
     """
     guess = max(32 * len(data), 1 << 16)
     for size in (guess, limit) if 8 * guess <= limit else (limit,):
@@ -70,7 +70,7 @@ def _unframed(name: str, data: Packed, limit: int, before: int) -> memoryview:
         try:
             return room[: before + _INTO[name](data, room[before:])].data
         except cramjam.DecompressionError as exc:
-            if "whole buffer" not in str(exc):  # what it says where there is no more room
+            if "whole buffer" not in str(exc):  # its message if the buffer is full
                 if name != "gzip":
                     raise
                 return _gunzipped(data, limit, before)
@@ -116,5 +116,6 @@ def _blocks(data: Packed) -> Iterator[Packed]:
         at += size
 
 
-# Of the process: aiokafka has no setting for it, and its compiled builders look the function up in their module.
+# This holds for the whole process: aiokafka has no setting for it, and its compiled builders look the function up in
+# their module.
 vars(sys.modules[DefaultRecordBatchBuilder.__module__])["zstd_encode"] = partial(zstd_encode, level=LEVEL)

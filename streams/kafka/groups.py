@@ -1,4 +1,4 @@
-"""What brokers know of consumer groups."""
+"""Asks brokers about consumer groups."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaTimeoutError, for_code
 
 from streams.kafka.broker_requests import insisted
 
-#: Longest wait for the coordinator of a group, s: a new cluster makes the topic of groups when it is first asked.
+#: Longest wait for the coordinator of a group, s: a new cluster first has to make the topic of groups.
 COORDINATOR_SECONDS: Final = 30.0
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> int:
 
 
 async def answered(group: str, ask: Callable[[], Awaitable[T]], seconds: float | None) -> T:
-    """Return the answer of the coordinator of a group, asked until it answers.
+    """Ask the coordinator of a group until it answers, and return the answer.
 
-    Raises KafkaError if it refuses, or none answers within so many seconds; None: they are waited for.
+    Raises KafkaError if it refuses, or does not answer within ``seconds``; None: wait without end.
     """
     try:
         return await insisted(ask, seconds=seconds)

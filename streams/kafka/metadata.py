@@ -1,4 +1,4 @@
-"""What aiokafka does not ask brokers for: ids of topics, permissions of this user, where epochs of leaders ended."""
+"""Requests that aiokafka lacks: for ids of topics, permissions of this user, and ends of leader epochs."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -19,13 +19,13 @@ class Metadata(NamedTuple):
 
     #: Id of the cluster.
     cluster: str
-    #: Its name, its id as hexadecimal digits (empty where brokers are older than 2.8) and its number of partitions.
+    #: Name, id as hexadecimal digits (empty if brokers are older than 2.8), and number of partitions.
     name: str
     id: str
     partitions: int
-    #: A code, 0 where the rest can be had.
+    #: Error code; 0 if the other fields are valid.
     error: int
-    #: What this user may do, a bit for each of Kafka's numbers; None where brokers are older than 2.8.
+    #: Permissions of this user, a bit for each of Kafka's operation numbers; None if brokers are older than 2.8.
     operations: int | None
 
 
@@ -113,18 +113,18 @@ _EndOfEpoch = request(
 
 
 async def end_of_epoch(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int:
-    """Return the offset behind the last record of an epoch; -1 if the log is of earlier ones.
+    """Return the offset behind the last record of an epoch; -1 if the log has only earlier epochs.
 
-    So a reader sees that a log was cut behind it (KIP-320, Kafka 2.3). After an unclean election or a power loss a log
-    may end before what was read of it, and its offsets go to other records. Each batch says in which epoch of the
-    leader it was written; an epoch that ended before what was read of it was cut.
+    With it a reader finds out that a log was cut behind it (KIP-320, Kafka 2.3). After an unclean election or a power
+    loss, a log may lose records that were read, and their offsets go to other records. Each batch names the leader
+    epoch in which it was written. If that epoch ended before the reader's position, the log was cut.
 
-    Raises KafkaError if the leader is not there, or does not say.
+    Raises KafkaError if the leader is away, or does not answer.
     """
     leader = client.cluster.leader_for_partition(place)
     if leader in (None, -1):
         raise errors.LeaderNotAvailableError(f"{place.topic}/{place.partition} has no leader")
-    # -1: of a reader, who does not know which epoch the leader has now.
+    # -1: the reader does not know the leader's present epoch.
     asked = _EndOfEpoch(-1, [(place.topic, [(place.partition, -1, epoch)])])
     ((_, ((code, _, _, end),)),) = (await client.send(leader, asked)).topics
     if code:

@@ -155,7 +155,7 @@ def _read(topic: str, offset: int, group: str, value: bytes | None) -> GroupTopi
             raise ValueError(f"version {said['version']}")
         return GroupTopics(group, said["application"], frozenset(said["reads"]), frozenset(said["writes"]))
     except (ValueError, KeyError, TypeError) as exc:
-        raise OwnersError(f"record {offset} of {topic} is none of this version of trueup: {exc!r}") from exc
+        raise OwnersError(f"record {offset} of {topic} cannot be read by this version of trueup: {exc!r}") from exc
 
 
 async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str]:

@@ -1,4 +1,4 @@
-"""Settings of topics that are allowed, and that somebody should know of."""
+"""Warnings about settings of topics that are allowed but risky."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +34,7 @@ async def of(stages: Sequence[Settings]) -> list[str]:
 
 
 def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return how acknowledged records may be lost, with the names of the topics."""
+    """Return sentences on how acknowledged records may be lost, with the names of the topics."""
     alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
     unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
     found = []
@@ -70,7 +70,7 @@ def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> li
 
 
 def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
-    if not topic.batch_bytes:  # an input: producers write it
+    if not topic.batch_bytes:  # producers write inputs
         return []
     theirs = configs.get("compression.type", "producer")
     if theirs in ("producer", "uncompressed" if ours == "none" else ours):

@@ -113,7 +113,7 @@ class Security:
 
     @property
     def exposed(self) -> str:
-        """What others on the network can read, for people; empty if nothing that lets them in."""
+        """What others on the network can read, in words; empty if they can read no secret."""
         if self.protocol != "SASL_PLAINTEXT":
             return ""
         secret = {"PLAIN": ", the password too", OAUTH: ", the token too"}.get(self.mechanism, "")
@@ -124,7 +124,7 @@ class Security:
 
     @cached_property
     def tokens(self) -> Tokens | None:
-        """What gives the clients their tokens; None without OAUTHBEARER."""
+        """The source of the clients' tokens; None without OAUTHBEARER."""
         if not self.sasl or self.mechanism != OAUTH:
             return None
         return Tokens(lambda: now(self.token), self.token_command, self._named_extensions)
@@ -140,7 +140,7 @@ class Security:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave TLS context and tokens out: no other process can be given them, and makes its own."""
+        """Leave out TLS context and tokens: they cannot be sent to another process, which makes its own."""
         return {name: value for name, value in self.__dict__.items() if name not in ("context", "tokens")}
 
     @cached_property
@@ -272,7 +272,7 @@ def _digest(text: str) -> bytes:
 
 
 def _said(exc: OSError) -> str:
-    """Return what is wrong with a file, without the place in OpenSSL's source that OpenSSL names."""
+    """Return what is wrong with a file, from OpenSSL's message, without its source line."""
     if isinstance(exc, ssl.SSLError):
         return (exc.reason or "not PEM").lower().replace("_", " ")
     return exc.strerror or str(exc)

@@ -94,7 +94,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
     def _keep(self, token: str, origin: str) -> None:
         if not _TOKEN.fullmatch(token):
-            raise SignInError(f"{origin} is no token: it must be one line of letters, digits and -._~+/=")
+            raise SignInError(f"{origin} is not a token: it must be one line of letters, digits and -._~+/=")
         end = _end(token)
         if end is not None and end <= time():
             # Brokers would accept it for some more seconds, and then end the connection at once.

@@ -1,9 +1,9 @@
-"""The merge of any number of source partitions into one order, by record time: as good as can be, not repeatable.
+"""The merge of any number of source partitions into one order by record time. It is not repeatable.
 
-Sources may have any keys and any numbers of partitions, so no order of them is repeatable. But a backlog must not be
-sent on partition by partition: an hour of forecasts before their first label would be served by calibrators that have
-learnt nothing of that hour. Nor may one record that is stamped ahead hold its partition back for as long: it is placed
-by those behind it, as in `streams.records.merge`.
+Sources may have any keys and numbers of partitions, so their order cannot be repeated. But a backlog must not be sent
+on partition by partition: an hour of forecasts would come before their first label, and calibrators would have learnt
+nothing of that hour. Nor may one record with a future timestamp hold back its partition: the records behind it decide
+its place, as in `streams.records.merge`.
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ from streams.records.merge import BEHIND, believed_head
 
 
 class SourceBuffers:
-    """What was fetched of source partitions and not yet taken.
+    """The fetched records of source partitions that are not taken yet.
 
-    ``patience``: how long a partition that is behind may hold the others back, s.
-    ``records, size``: records of one partition, and bytes of all of them, beyond which no more is fetched.
+    ``patience``: how long a partition without new records may hold back the others, s.
+    ``records, size``: fetching stops at so many records of one partition, or so many bytes of all.
     """
 
     def __init__(self, patience: float, records: int, size: int, clock: Callable[[], float] = monotonic) -> None:
@@ -32,7 +32,7 @@ class SourceBuffers:
         self._buffers: dict[TopicPartition, deque[Any]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held_since: float | None = None
-        #: Partitions of which more has to be fetched to say when their first records are taken, at most `BEHIND` each.
+        #: Partitions that need more records, at most `BEHIND` each, to decide when their first one is taken.
         self._awaited: set[TopicPartition] = set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -49,7 +49,7 @@ class SourceBuffers:
             self._sizes[tp] += sum(map(_size, records))
 
     def full(self) -> set[TopicPartition]:
-        """Return the partitions of which no more is to be fetched for now."""
+        """Return the partitions that need no fetch for now."""
         share = self._size / max(len(self._buffers), 1)
         return {
             tp
@@ -58,15 +58,15 @@ class SourceBuffers:
         }
 
     def held(self) -> dict[TopicPartition, int]:
-        """Return how many records of each partition are buffered."""
+        """Return the number of buffered records by partition."""
         return {tp: len(buffer) for tp, buffer in self._buffers.items()}
 
     def take(self, limit: int, caught_up: Callable[[TopicPartition], bool]) -> list[tuple[TopicPartition, Any]]:
-        """Take records by their Kafka timestamps, each partition's in their order.
+        """Take records in order of Kafka timestamps; each partition keeps its own order.
 
-        ``caught_up``: whether all that the brokers hold of a partition has been fetched. One that has nothing buffered
-        and is not holds the others back, until their patience is at an end; so does one whose first record is far ahead
-        of them, and of which too little is buffered to say whether it is believed.
+        ``caught_up``: whether all records that the brokers hold of a partition have been fetched. A partition that is
+        not caught up holds back the others until patience ends, if its buffer is empty, or if its first record is far
+        ahead and too few records behind it are buffered to judge that.
         """
         taken: list[tuple[TopicPartition, Any]] = []
         first = min((buffer[0].timestamp for buffer in self._buffers.values() if buffer), default=0)
@@ -104,12 +104,12 @@ class SourceBuffers:
 
 
 def _settled(buffer: deque[Any], now: int) -> bool:
-    """Whether it is known when the first record of a buffer is taken, whatever follows what is buffered."""
+    """Whether the place of a buffer's first record is decided, whatever records follow the buffered ones."""
     return len(buffer) > BEHIND or (bool(buffer) and buffer[0].timestamp - now <= SLACK)
 
 
 def _placed(buffer: deque[Any], now: int) -> int:
-    """Return the time by which the first record of a buffer is taken, ms, if the earliest of all is of ``now``."""
+    """Return the time by which a buffer's first record is taken, ms; ``now``: time of the earliest record of all."""
     stamp = int(buffer[0].timestamp)
     return stamp if stamp - now <= SLACK else believed_head(buffer)
 

@@ -44,7 +44,7 @@ class Topic:
     compacted: bool
     #: Largest record batch that it must accept; 0 for inputs, which producers write.
     batch_bytes: int
-    #: The setting that this follows from.
+    #: The setting that causes the requirement.
     setting: str = "TRUEUP_BATCH_BYTES"
     #: Largest value that its setting `AHEAD` may have, ms; None for topics that workers write.
     ahead_ms: int | None = None
@@ -215,7 +215,7 @@ async def check(
 
 
 async def _has_served(admin: AIOKafkaAdminClient, group: str) -> bool:
-    """Return whether a group has committed offsets; False if nobody answers, as where no group ever was."""
+    """Return whether a group has committed offsets; False if no coordinator answers, as for an unknown group."""
     with suppress(KafkaError):
         return bool(await offsets.committed(admin, group, seconds=5.0))
     return False

@@ -1,8 +1,8 @@
-"""Transactions of other producers that stay open, and hold back what lies behind them.
+"""Watches transactions of other producers that stay open and hold back later records.
 
-A consumer that reads what was committed stops at the last stable offset: the first record of the first transaction that
-is open. Where its producer neither ends it nor is found dead by its coordinator, nothing behind it is read, for ever.
-Lag is counted to the same offset, so it stays 0. KIP-664 (Apache Kafka 3.0) has the requests that tell whose it is.
+A consumer of committed records stops at the last stable offset, the first record of the first open transaction. If the
+producer never ends the transaction, and the coordinator does not abort it, no later record is ever read. Lag is counted
+to the same offset, so it stays 0. The requests of KIP-664 (Apache Kafka 3.0) tell whose transaction it is.
 """
 
 import logging
@@ -20,7 +20,7 @@ from streams.kafka.broker_requests import TAGS, TEXT, request, struct
 
 log = logging.getLogger("trueup")
 
-#: After so long a transaction that nobody ends is named, s: Kafka's own bound on it is a minute by default.
+#: An open transaction is reported after so long, s: Kafka's own limit is a minute by default.
 HANGING: Final = 75.0
 
 _PRODUCERS: Final = CompactArray(
@@ -66,9 +66,10 @@ _ListTransactions = request(
 
 
 async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> tuple[int, str] | None:
-    """Return whose transaction begins at an offset: producer id and transactional id.
+    """Return producer id and transactional id of the transaction that begins at an offset.
 
-    The latter is empty where no coordinator knows it or this user may not ask, and all is None where nobody tells.
+    The transactional id is empty if no coordinator knows it or this user may not ask. The result is None if no broker
+    tells.
     """
     try:
         await client.add_topic(place.topic)
@@ -89,7 +90,7 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
 
 @dataclass
 class _Open:
-    """An open transaction that delays records: its first offset, how many, since when, and whether it was reported."""
+    """An open transaction that delays records: first offset, number of records, since when, and whether reported."""
 
     offset: int
     records: int
@@ -98,7 +99,7 @@ class _Open:
 
 
 class HeldBack:
-    """Watches what partitions hold behind open transactions.
+    """Watches records of partitions behind open transactions.
 
     ``brokers``: where the cluster is, for the command that ends a transaction.
     """
@@ -110,7 +111,7 @@ class HeldBack:
     async def look(self, ends: Mapping[TopicPartition, tuple[int, int]], client: AIOKafkaClient) -> None:
         """Note the last stable offset and the end of each partition, and log once which transaction hangs.
 
-        ``client``: connected; it is asked whose transaction that is.
+        ``client``: connected; it asks whose transaction it is.
         """
         now, before = monotonic(), self._open
         self._open = {}
@@ -138,7 +139,7 @@ class HeldBack:
         )
 
     def samples(self, labels: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """Yield the gauges, by what topics are called there; any thread may ask."""
+        """Yield the gauges, with topics as labels name them; any thread may ask."""
         for place, each in list(self._open.items()):
             of = labels.get(place.topic, place.topic), str(place.partition)
             yield "held_back_records", of, float(each.records)

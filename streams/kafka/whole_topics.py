@@ -20,7 +20,7 @@ log = logging.getLogger("trueup")
 FETCH_BYTES: Final = 4 << 20
 #: Longest wait for anything of the topics, s: longer than a cluster takes to replace a broker.
 STILL_SECONDS: Final = 60.0
-#: How often the log says how far the reading is, s.
+#: Time between two log lines on the progress of reading, s.
 TELL_SECONDS: Final = 5.0
 
 
@@ -42,9 +42,9 @@ async def batches(
 
     ``whole``: whether every record must still be there.
     ``committed``: whether records of open and of aborted transactions are passed over.
-    ``starts``: the partitions to read, each from an offset on or from the first that is kept; None: all from the first.
-    ``last``: how many offsets of each partition are read at most, the last ones; None: all.
-    ``left_out``: returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
+    ``starts``: the partitions to read, each from this offset on, or from the first kept one; None: all from the first.
+    ``last``: read only so many last offsets of each partition; None: all.
+    ``left_out``: returns the left out records of a partition: the reason by offset (`streams.records.skips.why`).
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(
@@ -76,10 +76,10 @@ async def batches(
             for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():
                 if records[-1].offset >= end[place]:
                     records = [each for each in records if each.offset < end[place]]  # noqa: PLW2901 - the others
-                if records:  # none, where what ends a transaction was the last one
+                if records:  # no record comes if a transaction's marker was the last one
                     yield place.topic, records
             before = sum(missing.values())
-            # Positions, as what ends a transaction is no record.
+            # Positions, because a transaction's marker is not a record.
             missing = {place: n for place in missing if (n := end[place] - await consumer.position(place)) > 0}
             left = sum(missing.values())
             if left < before:

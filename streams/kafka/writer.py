@@ -1,4 +1,4 @@
-"""The producer of what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
+"""A producer for records that are written once: rows of a state, answers of a replay, claims, records sent again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from aiokafka import AIOKafkaProducer
 
 from streams.config.settings import Settings
 
-#: Most records that are on their way at a time.
+#: Most records in flight.
 _FLYING: Final = 1000
-#: A record to append: its time, ms, or None for now; key, value and headers.
+#: A record to append: time (ms; None: now), key, value and headers.
 Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None]]]
 
 
@@ -36,7 +36,7 @@ async def send_all(settings: Settings, records: Iterable[Mapping[str, Any]]) -> 
 
 
 async def append(producer: AIOKafkaProducer, topic: str, partition: int, records: Iterable[Record]) -> int:
-    """Append records in as few batches as they fit, each acknowledged before the next, and return how many.
+    """Append records in as few batches as possible, each acknowledged before the next; return the number of records.
 
     A batch's first record is always taken, however large; the broker judges its size.
     """

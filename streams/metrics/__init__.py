@@ -1,1 +1,1 @@
-"""What a worker tells of itself and of its streams."""
+"""Metrics of a worker and of its streams."""

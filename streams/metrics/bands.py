@@ -1,4 +1,4 @@
-"""Bands of a stream as JSON, as samples and as a table: how many forecasts are in each, and what they are worth."""
+"""Bands of a stream as JSON, as samples and as a table: the forecasts in each, and what they are worth."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -16,7 +16,7 @@ from streams.metrics.rows import StateRows, summed
 
 #: Most segments that are described: those with most forecasts above the lowest band.
 SEGMENTS: Final = 20
-#: Name of what lies below all bands.
+#: Name of the range below all bands.
 BELOW: Final = "(below)"
 CAPTION: Final = (
     "Precision and false alarms (zeros for each one) are of the band, recall and cost of the band and those above. "
@@ -73,7 +73,7 @@ def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresho
 
 
 def _figures(counts: BandCounts, kind: Alarmed, band: int, costs: Costs) -> dict[str, Any]:
-    """Return how many forecasts a band has by a kind of score, and what it is worth."""
+    """Return the number of forecasts in a band, by one kind of score, and the band's worth."""
     issued, known, ones = (counts.of(KINDS.index(kind), what) for what in (ISSUED, KNOWN, ONES))
     return {
         "forecasts": issued[band],

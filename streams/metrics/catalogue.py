@@ -27,7 +27,7 @@ _PROCESS: Final = (
 )
 #: Prefix of the same metrics for the process that serves readers.
 READERS: Final = f"{PREFIX}readers"
-#: Metrics of the process, and of the one that serves its readers.
+#: Metrics of the process, and of the process that serves its readers.
 PROCESS: Final = (*_PROCESS, *(f"{READERS}_{name}" for name in _PROCESS))
 #: Buckets of the number of records in a batch.
 SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 2000, 4000)

@@ -1,4 +1,4 @@
-"""Challengers beside the champions they challenged: for gauges, ``streams show`` and ``streams promote``."""
+"""Challengers beside their champions: for gauges, ``streams show`` and ``streams promote``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
 def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) -> dict[str, Any]:
     """Return both sides of a comparison and their difference, as JSON would have it.
 
-    Of classes ``ece`` is that of the likeliest one, of numbers the error of coverage; then there is no ``auc``.
+    For classes ``ece`` is the ECE of the likeliest one, for numbers the coverage error. Neither has ``auc``.
     """
     scores = comparison.scores if isinstance(comparison, Comparison) else comparison
     described: dict[str, Any] = {"events": comparison.n}

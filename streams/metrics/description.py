@@ -88,8 +88,8 @@ def describe(
 ) -> dict[str, Any]:
     """Return the state of a stream as JSON.
 
-    ``policy`` is its present configuration; ``now_ms`` stream time, 0: that of its last record; ``idle_ms`` the time
-    since its worker's last batch; ``whole``: False leaves out what no gauge shows, which takes half of the time.
+    ``policy``: its present configuration; ``now_ms``: stream time, 0: that of its last record; ``idle_ms``: time since
+    its worker's last batch; ``whole``: False leaves out figures without a gauge, and takes half of the time.
     """
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
@@ -119,7 +119,7 @@ def describe(
 
 
 def _gauged(found: StateRows, stream: str, _: Policy | None) -> dict[str, float | None]:
-    """Return the gauges that kinds of rows declare."""
+    """Return the gauges declared by kinds of rows."""
     return {
         name: None if (value := figure.of(values)) is None else or_none(value)
         for kind in list(KINDS_OF_ROWS.values())
@@ -154,7 +154,7 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
 def _described(histories: dict[int, History], scores: Scores, since_ms: int | None, *, whole: bool) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
-    Rankings are those within the last windows. Over a life they would mix the answers of many maps.
+    Rankings cover the last windows. Over the whole life they would mix the answers of many maps.
     """
     order = lately(histories.values())
     raw = two_bin(scores, "raw")
@@ -197,7 +197,7 @@ def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[st
 
 
 def learnt(served: Served) -> dict[str, Any]:
-    """Return what a calibrator has learnt, and its own error and bound; None where it has none."""
+    """Return outcomes learnt by a calibrator, and its own error and bound; None if it has none."""
     return {
         "version": served.calibrator.learnt,
         "outstanding": served.outstanding,
@@ -230,7 +230,7 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
 
 
 def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether error and bound of a stream's calibrators are for ``p``, and not for draws: see `Certified`."""
+    """Whether error and bound of a stream's calibrators are about ``p``, not about draws: see `Certified`."""
     backs = {each["calibrator"].rpartition("+")[2] for each in calibrators if each["version"]}
     return backs == {Certified.name}
 
@@ -262,7 +262,7 @@ def lately(histories: Iterable[History]) -> Order:
 
 
 def _found(ranking: Within, volume: float) -> dict[str, Any]:
-    """Return what is found among the highest forecasts, of which there are so many."""
+    """Return recall and precision among the highest forecasts of a volume."""
     recall, precision = ranking.at(volume)
     return {
         "volume": volume,
@@ -274,9 +274,9 @@ def _found(ranking: Within, volume: float) -> dict[str, Any]:
 
 
 def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it.
+    """Return the partitions that answer as if nothing had been learnt, by reason and with figures.
 
-    ``of`` so many; ``since_ms``: stream time at which the first of them began to, None without any.
+    ``of``: number of all partitions; ``since_ms``: stream time since which the first of them does, None without any.
     """
     coverages = covered(found, stream, policy)
     if not coverages:
@@ -334,7 +334,7 @@ def distributed(found: StateRows, stream: str) -> dict[str, Any] | None:
     held = list(found.of(kinds.DISTRIBUTION, stream).values())
     if not held:
         return None
-    both = reduce(add, held)  # of one partition unchanged: adding to nothing costs more than all the rest
+    both = reduce(add, held)  # one partition needs no sum: adding to an empty one costs more than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),
@@ -360,7 +360,7 @@ def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
 
 
 def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
-    """Return the bias along each feature by partition, where the calibrator takes features."""
+    """Return the bias along each feature by partition, if the calibrator takes features."""
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
     return {"feature_bias": biases} if any(biases.values()) else {}
 

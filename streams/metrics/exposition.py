@@ -1,7 +1,7 @@
-"""The series of streams in Prometheus's text format, written again only where rows changed.
+"""The series of streams in Prometheus's text format. They are written again only if rows changed.
 
-A worker has hundreds of streams, and each has tens of series. Between two scrapes few of them change as a rule, and
-sometimes all of them do: 2 ms of processor time each. So a scrape writes only some of them again, in turns.
+A worker has hundreds of streams with tens of series each. Between two scrapes few streams change as a rule, sometimes
+all do, and each takes 2 ms of processor time. So a scrape writes only some of the changed ones again, in turns.
 """
 
 import re
@@ -15,7 +15,7 @@ from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import PartitionSnapshot
 
-#: Processor time for streams that are written again at a scrape, s. New streams are written in any case.
+#: Processor time of a scrape for writing streams again, s. New streams are written in any case.
 SECONDS = 0.1
 #: The metrics that are exported by stream.
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
@@ -35,7 +35,7 @@ class Exposition:
         self._policies = policies
         self._names: tuple[str, ...] = ("app",) if app else ()
         self._values: tuple[str, ...] = (app,) if app else ()
-        #: For each stream the rows it was written from, and its lines by metric; the one written last comes last.
+        #: By stream: the rows from which it was written, and its lines by metric; the one written last comes last.
         self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
 
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:

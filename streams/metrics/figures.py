@@ -22,13 +22,13 @@ class Figure(NamedTuple):
 
     #: Its name in JSON.
     name: str
-    #: What tables call it; empty: it has no row of its own.
+    #: Heading of its row in tables; empty: it has no row.
     words: str
-    #: What it is a figure of.
+    #: Classes of scores that have this figure.
     scores: tuple[type, ...]
-    #: Returns it; NaN: there is none.
+    #: Returns the figure; NaN: there is none.
     of: Callable[[Any, Kind], float]
-    #: Of probabilities: the kinds of forecast of which a gauge shows it.
+    #: Kinds of forecast, raw or calibrated, for which a gauge shows it.
     gauges: tuple[Kind, ...] = ()
 
 
@@ -66,8 +66,8 @@ FIGURES: Final = (
 )
 
 
-def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - as `FIGURES` say
-    """Return the figures of scores or of a ranking, by name; without ``whole`` those that gauges show."""
+def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - one of the classes in `FIGURES`
+    """Return the figures of scores or of a ranking, by name; without ``whole`` only those with a gauge."""
     return {
         each.name: or_none(each.of(scores, kind))
         for each in FIGURES

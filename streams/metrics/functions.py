@@ -8,7 +8,7 @@ import orjson
 from state.calibrators.base import BiasAlong
 from state.served import Served
 
-#: Most functions of a stream with series of their own: those with a bias nearest to its bound.
+#: Most functions of a stream with their own series: those whose bias is nearest to its bound.
 SERIES: Final = 5
 
 #: One partition's calibrator: its outcomes learnt and its biases.

@@ -20,9 +20,9 @@ from streams.records.decoding import REASONS
 
 #: Label of all streams without series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
-#: The input topics as labels name them, whatever they are called in Kafka.
+#: Names of the input topics in labels, independent of their names in Kafka.
 INPUTS: Final = ("forecasts", "outcomes")
-#: An expiry is early if its row was due this much later by this clock, s; clocks may differ by less.
+#: An expiry is early if its row was due more than this after now, s; clocks may differ by less.
 EARLY: Final = 600
 #: Origin of a label that was learnt at maturity, with the fates that count it.
 MATURED: Final = {"reported": "matured", "implied": "implied"}
@@ -170,7 +170,7 @@ class Gauges(Folding):
             held.applied(changes, self._policies, self.shows, self._slots.hides)
 
     def _fared(self, fates: Mapping[str, int]) -> None:
-        """Count what became of records and rows."""
+        """Count fates of records and rows."""
         for topic, names in RECORD_FATES.items():
             for fate, counted in names.items():
                 n = sum(fates[name] for name in counted)
@@ -195,7 +195,10 @@ class Gauges(Folding):
         self._counters["far_off_times"].labels(INPUTS[topic]).inc(n)
 
     def waited(self, since: Iterable[int]) -> None:
-        """Note that forecasts of these Kafka timestamps, ms, were answered; one ahead of this clock waited 0 s."""
+        """Note that forecasts with these Kafka timestamps, ms, were answered.
+
+        A timestamp ahead of this clock counts as 0 s.
+        """
         now = int(time() * 1000)
         self._waited.observe(now - stamp for stamp in since)
 
@@ -238,6 +241,6 @@ def _events(effects: Effects) -> dict[str, int]:
 
 
 def _oldest(fence: Fence) -> float:
-    """Return the age of the row that stands first in any expiry queue, s of event time."""
+    """Return the age of the oldest row in any expiry queue, s of event time."""
     waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
     return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000

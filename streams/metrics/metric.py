@@ -24,7 +24,7 @@ class Metric:
     help: str
     #: What an operator does with it.
     remedy: str = ""
-    #: Where the description of a stream has its values, see `streams.metrics.places`; empty: they are counted.
+    #: Place of its values in the description of a stream, see `streams.metrics.places`; empty: they are counted.
     at: str = ""
 
     @property
@@ -34,7 +34,7 @@ class Metric:
 
 
 def _declared(kind: Literal["counter", "gauge", "histogram"], of: str, says: str, remedy: str = "") -> Metric:
-    """Return a metric by its name with its labels, as Prometheus writes them; the rest as `Metric` has it."""
+    """Return a metric; ``name``: with its labels, as Prometheus writes them; the rest as in `Metric`."""
     name, _, own = of.rstrip("}").partition("{")
     return Metric(name, kind, tuple(own.split(", ")) if own else (), says, remedy)
 
@@ -43,5 +43,5 @@ counter, gauge, histogram = partial(_declared, "counter"), partial(_declared, "g
 
 
 def shown(name: str, at: str, says: str, remedy: str = "") -> Metric:
-    """Return a gauge by stream whose values the description of the stream has; its labels are those of the place."""
+    """Return a gauge by stream with its values in the stream's description. The place gives its labels."""
     return Metric(name, "gauge", ("stream", *labels(at)), says, remedy, at)

@@ -1,15 +1,15 @@
-"""Where the description of a stream has the values of a metric, and with which labels.
+"""Places: where the description of a stream has the values of a metric, and with which labels.
 
 A place is a path of steps through objects and lists:
 
 - ``name``: the value of this name;
 - ``{label; 3}``: each value of an object, at most three, with its name as label; ``{label=a|b}``: those of these names;
   ``{kind}`` is ``{kind=raw|calibrated}``;
-- ``[label, label:a.b; 5]``: the first five items of a list, labelled by the fields of these names, or by what stands at
-  ``a.b``; ``[label=text]``: the one with this label;
+- ``[label, label:a.b; 5]``: the first five items of a list, labelled by their fields of these names, or by the value at
+  ``a.b``; ``[label=text]``: the item with this label;
 - ``label=text``: a label that is always the same.
 
-What is not there, null or NaN has no value. A list counts by its length, an object as 1.
+A missing value, null and NaN give no sample. A list counts by its length, an object as 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ def series(place: str) -> int:
 
 
 def values(found: Any, along: tuple[PlaceStep, ...]) -> Iterator[tuple[float, Labels]]:  # noqa: ANN401 - of JSON
-    """Yield the values behind some steps, with their labels.
+    """Yield the values at the end of some steps, with their labels.
 
     Examples
     --------

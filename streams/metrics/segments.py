@@ -24,11 +24,10 @@ LARGE: Final = 2000
 #: Most segments that are described, and most that have series: the worst ones.
 DESCRIBED: Final = 20
 SERIES: Final = 5
-#: A segment is silent if so many outcomes were to be expected in the windows that have none of it, and if as many of
-#: its forecasts wait.
+#: A segment is silent if at least so many of its outcomes were expected in windows that have none, and at least so many
+#: of its forecasts wait.
 MISSED: Final = 50
-#: A segment is off from this calibration error on, beyond chance: of the forecast, and as a share of the events that
-#: happened.
+#: A segment is off from this calibration error on, beyond chance: absolute, or as a share of the events that happened.
 OFF: Final = 0.03
 OFF_SHARE: Final = 0.3
 
@@ -112,8 +111,8 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
 def _silent(found: Iterable[SegmentRows]) -> list[dict[str, Any]]:
     """Return the segments whose outcomes stopped while their forecasts wait, those that miss most first.
 
-    Of a partition's last complete windows some have outcomes of other segments alone. By the segment's share of the
-    windows before, at least `MISSED` were to be expected in them, so chance does not explain it.
+    The last complete windows of a partition have outcomes of other segments only. By the segment's share of earlier
+    windows, at least `MISSED` of its outcomes were expected there, so chance does not explain it.
     """
     missed: dict[Segment, float] = defaultdict(float)
     waiting: dict[Segment, int] = defaultdict(int)
@@ -136,7 +135,7 @@ def _silent(found: Iterable[SegmentRows]) -> list[dict[str, Any]]:
 def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent) -> dict[str, Any]:
     n = stretch.n
     served = stretch.p / n
-    observed = min(max(served, stretch.y / n), stretch.upto / n)  # at an atom the coverage of a level is a range
+    observed = min(max(served, stretch.y / n), stretch.upto / n)  # ties make the coverage of a level a range
     low, high = wilson(observed, n)
     level = recent.levels[stretch.mark] if isinstance(recent, RecentLevels) else None
     least = min(OFF, OFF_SHARE * observed) if level is None else OFF
@@ -156,12 +155,12 @@ def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent)
 
 
 def _of(found: Iterable[AnySegmentScores]) -> str:
-    """Return what forecasts are by the field of their records: ``p``, ``probs`` or ``quantiles``."""
+    """Return the kind of forecasts, by the field of their records: ``p``, ``probs`` or ``quantiles``."""
     first = next(iter(found), None)
     return FIELDS[first.kind] if isinstance(first, SegmentPairScores) else FIELDS[PROBABILITY]
 
 
-#: What is off lately, for classes and numbers, in words.
+#: Words for what is off lately, for classes and numbers.
 LATELY: Final = {
     "probs": " Of classes the one with most evidence: how often it occurred, and its mean probability.",
     "quantiles": " Of numbers the level with most evidence: the share of outcomes at or below its quantile, and it.",
@@ -214,7 +213,7 @@ def large(described: Mapping[str, Any]) -> str:
 
 
 def nearer(described: Mapping[str, Any]) -> str:
-    """Return in a sentence the segments of which raw scores were right, apart from chance, and served ones were not."""
+    """Return a sentence on segments whose raw scores were right, apart from chance, and served ones were not."""
     found = [
         f"{each['segment']} = {each['value']} ({each['raw']['mean']:.3g} raw, {each['calibrated']['mean']:.3g} served, "
         f"{each['observed']:.3g} observed)"

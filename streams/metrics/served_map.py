@@ -1,4 +1,4 @@
-"""What a stream is served at present for a few raw scores, with intervals: as JSON and as samples."""
+"""What is served at present for a few raw scores of a stream, with intervals: as JSON and as samples."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist, fmean
@@ -11,9 +11,9 @@ from state.policy import Policy
 from state.served import Served
 from streams.metrics.rows import StateRows, covered, serving
 
-#: The raw probabilities that have series, evenly apart in log-odds, as nearly as round ones are.
+#: The raw probabilities with series: round numbers, about evenly spaced in log-odds.
 RAW: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
-#: Those that are shown.
+#: The raw probabilities that pages show.
 LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 #: Returns the low and the high end of the interval of a raw and its served score.
@@ -21,7 +21,7 @@ Ends = Callable[[float, float], tuple[float, float]]
 
 
 def answering(found: StateRows, stream: str, policy: Policy) -> Mapping[tuple[int, str], Served]:
-    """Return what answers, by partition and configuration: where labels are too few, as if nothing had been learnt."""
+    """Return the calibrators that answer, by partition and configuration: new ones where labels are too few."""
     return {
         place: Served.fresh(served.recipe, stream) if withheld(found, stream, policy, place[0]) else served
         for place, served in sorted(found.of(kinds.CALIBRATOR, stream).items())
@@ -58,8 +58,8 @@ def describe(
 ) -> list[dict[str, Any]]:
     """Return what is served for some raw scores, features at 0 and without segments; nothing of classes or numbers.
 
-    ``served`` is the mean over the partitions, ``least`` and ``most`` are the ends of theirs. ``low`` and ``high`` are
-    the means of the ends of their intervals, None without intervals.
+    ``served`` is the mean over the partitions, ``least`` and ``most`` are their extremes. ``low`` and ``high`` are
+    means of the ends of their intervals, None without intervals.
     """
     if policy is None or policy.kind != PROBABILITY:
         return []

@@ -1,4 +1,6 @@
-"""Which streams have metric series of their own: those that the configuration names, and the most active of the rest.
+"""Slots: the streams that have their own metric series.
+
+These are the configured ones, and the most active of the rest.
 
 Names of streams come from records, so a producer can make up any number of them. Series cost memory in the worker and
 in Prometheus, so their number is bounded. A made-up name must not displace a stream that matters.
@@ -104,5 +106,5 @@ class Slots:
 
 
 def named(policies: Policies) -> list[str]:
-    """Return the streams that a configuration names, without those that it describes by a pattern."""
+    """Return the streams that a configuration names, without patterns."""
     return [pattern for pattern, _ in policies.patterns if not _PATTERN & set(pattern)]

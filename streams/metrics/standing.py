@@ -1,4 +1,4 @@
-"""How a stream stands: outcomes beside served scores, by day and window, and one state with a reason."""
+"""The standing of a stream: outcomes beside served scores, by day and window, and one state with a reason."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ STEADY: Final = 20
 #: Labels have stopped after this many days, and this many times the longest gap between days with labels.
 UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
-#: A day this many standard errors off was not right. The last days together are off if they are one standard error more
-#: off, and by this share of the outcomes, even before the alarm fires, which counts windows of outcomes.
+#: A day that is off by this many standard errors was not right. The last days together are off if they are off by one
+#: standard error more, and by this share of the outcomes, even before the alarm, which counts windows of outcomes.
 FAR: Final = 4.0
 WEEK: Final = 7
 NOTICED: Final = 0.2
@@ -59,7 +59,7 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
 
 
 def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
-    """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and what ``todo``.
+    """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and ``todo``, the remedy.
 
     ``described``: the stream, from `streams.metrics.description.describe`; warm-up, ``withheld``, alarms and segments.
     ``course``: of all partitions.
@@ -99,7 +99,7 @@ def _told(name: str, since_ms: int | None, words: str, todo: str) -> dict[str, A
 
 
 def since(course: Course, from_ms: int | None) -> dict[str, Any]:
-    """Return the means of the whole days since a time, as far as days are kept; None: of all."""
+    """Return the means of the whole days since a time, as far as days are kept; None: since the beginning."""
     first = -(-(from_ms or 0) // DAY_MS)
     kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
     return figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS}
@@ -135,12 +135,12 @@ def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _after(course: Course, until_ms: int | None) -> list[int]:
-    """Return the days after the warm-up; that on which it ended only where there is no other."""
+    """Return the days after the warm-up; the day on which it ended only if there is no other."""
     return [at for at in sorted(course.days) if at * DAY_MS >= (until_ms or 0)] or sorted(course.days)[-1:]
 
 
 def _week_off(course: Course, days: Sequence[int]) -> bool:
-    """Whether days since some day of the last week are together off by more than chance, and by enough to matter."""
+    """Whether served scores since any day of the last week are off by more than chance, and enough to matter."""
     tails = [_sum(course.days[at] for at in days if at >= first) for first in days if first > days[-1] - WEEK]
     return any(
         abs(_deviations(sums)) > FAR + 1.0 and abs(sums[SERVED] - sums[ONES]) > NOTICED * max(sums[ONES], 1.0)
@@ -207,7 +207,7 @@ def _deviations(sums: Sequence[float]) -> float:
 def _patience(course: Course, until_ms: int) -> float:
     """Return the number of days without a label after which labels have stopped.
 
-    Behind a warm-up nothing counts until labels of later forecasts come: that is no gap.
+    After a warm-up nothing counts until labels of later forecasts come. That time is not a gap.
     """
     days = sorted(at for at, sums in course.days.items() if sums[KNOWN])
     gaps = [b - a for a, b in pairwise(days) if (a * DAY_MS < until_ms) == (b * DAY_MS < until_ms)]

@@ -74,7 +74,7 @@ OF_VECTORS: Final = (
     ),
 )
 
-#: Which probabilities the scores of classes are of, in words.
+#: Words for the probabilities that the scores of classes are about.
 NORMALISED: Final = "The log loss of classes is of normalised, all their other scores are of probs as served."
 
 

@@ -17,7 +17,7 @@ SERIES: Final = 4
 
 
 class Held(NamedTuple):
-    """The line that a version's calibrator began with, see `CarriedOver`, and its outcomes learnt."""
+    """The line with which a version's calibrator began, see `CarriedOver`, and its outcomes learnt."""
 
     slope: float
     offset: float
@@ -36,7 +36,7 @@ def held(served: Served) -> Held:
 
 
 def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:
-    """Return the versions of a stream by partition; none where one calibrator has all forecasts."""
+    """Return the versions of a stream by partition; empty if one calibrator has all forecasts."""
     if policy is not None and not policy.model_version:
         return []
     served = found.of(kinds.CALIBRATOR, stream)
@@ -49,10 +49,10 @@ def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:
 
 
 def describe(found: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return each version of a stream as JSON would have it, the latest to come first; means are None without outcomes.
+    """Return each version of a stream for JSON, the newest first; means are None without outcomes.
 
-    ``slope`` and ``offset`` are those of the line that was carried over, in log-odds, of the partition whose version
-    had most forecasts when it was found; None while there is none.
+    ``slope`` and ``offset`` describe the line that was carried over, in log-odds, on the partition where the version
+    had most forecasts; None without a line.
     """
     if not found:
         return []

@@ -1,8 +1,8 @@
-"""The samples that a worker exports of a stream: what its description says at the place of each metric.
+"""The samples of a stream: the values of its description at the place of each metric.
 
 Figures are exported as sums where possible. The state holds the sums, so they survive restarts and move with their
 partition. Ratios of workers cannot be averaged, because errors of opposite sign would then not cancel. The recording
-rules in ``deploy/prometheus`` add the sums and divide last. What they can compute is not exported.
+rules in ``deploy/prometheus`` add the sums and divide last. A figure that they can compute is not exported.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SHOWN: Final = [metric for metric in CATALOGUE.values() if metric.at]
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
     """Yield the samples of a stream; ``policy`` is how it is configured now."""
     described = describe(found, stream, policy, whole=False)
-    scored = [described, *described.get("vectors", {}).values()][-1]  # it may have been of probabilities before
+    scored = [described, *described.get("vectors", {}).values()][-1]  # the stream may have had probabilities before
     if scored["partitions"]:
         described["scored"] = scored
         described["probabilities" if scored is described else "classes_or_numbers"] = scored

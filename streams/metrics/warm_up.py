@@ -17,18 +17,19 @@ from streams.metrics.rows import serving as serving_now
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return what is known of a stream's warm-up; None where nothing serves it.
+    """Describe a stream's warm-up; None if no calibrator serves the stream.
 
-    Returns a dict. ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``:
-    event time at which the last of the others left it, None if none has; ``since`` outcomes are of later forecasts. Of
-    its ``resolved`` forecasts ``raw`` is the mean raw probability, and ``observed`` what happened (of classes and
-    numbers see `state.scoring.warm_up.WarmUp`). ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts:
-    ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say
-    whether most get one), ``unsupported`` (no forecast was answered otherwise so far), None once no partition is in it.
+    Returns a dict. ``partitions``: of ``of`` partitions, so many are still in the warm-up; ``learnt``: outcomes that
+    all have learnt. ``until_ms``: event time at which the last of the others left it, None if none has; ``since``:
+    outcomes of later forecasts. ``resolved``: forecasts of the warm-up with an outcome; ``raw``: their mean raw
+    probability; ``observed``: what happened (for classes and numbers see `state.scoring.warm_up.WarmUp`).
+    ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts: ``unknown`` (no outcome is known),
+    ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one), ``unsupported``
+    (outcomes have not supported another answer yet), None once no partition is in it.
     """
     present = serving_now(found, stream, policy)
     held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # Last, and so kept, is the calibrator that was warm first: later versions begin with its map.
+    # The calibrator that was warm first comes last, and so it is kept: later versions begin with its map.
     held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
     serving: dict[int, Served] = {n: each for (n, _), each in held}
     of_vectors = found.of(kinds.VECTORS, stream).items()

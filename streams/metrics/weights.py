@@ -1,4 +1,4 @@
-"""Expected and observed by weight: as JSON, as samples, and as rows of tables."""
+"""Expected and observed sums by weight: as JSON, as samples, and as rows of tables."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -13,7 +13,7 @@ from state.segments import Segment
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.rows import StateRows, summed
 
-#: Most segments that are described, those most off as a whole; and most that have series.
+#: Most segments that are described, those most off; and most that have series.
 SEGMENTS: Final = 20
 SERIES: Final = 5
 #: Heads of a table's columns, and its figures.

@@ -9,10 +9,10 @@ from state.scoring.windows import Alarmed, Window, Windows, last, log_alarm, log
 
 
 def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None = None) -> dict[str, Any]:
-    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough.
+    """Return the evidence against calibration, over the whole life and the last windows, and whether it is enough.
 
-    ``found`` are the histories of partitions, at least one; ``since_ms`` is the time since which they count, if not of
-    the whole life.
+    ``found``: histories of partitions, at least one; ``since_ms``: time since which they count, if not over the whole
+    life.
     """
     several, level = list(found.values()), -math.log10(ALPHA)
     log10, recent = (log(several, kind) / math.log(10.0) for log in (log_alarm, log_recent))
@@ -27,14 +27,14 @@ def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None
 
 def describe(
     found: Mapping[int, Windows[Any]],
-    kind: Any,  # noqa: ANN401 - a kind whose worst is kept
+    kind: Any,  # noqa: ANN401 - a kind of which the worst window is kept
     error: str,
     noise: str,
 ) -> tuple[dict[str, Any], Any, Window | None]:
     """Return the last window of all partitions, and the worst of any; nothing before one is complete.
 
-    ``partition`` and ``window`` find the worst again. ``error`` and ``noise`` are what these figures are called.
-    Returns beside them the sums of the last window and the worst window; None before one is complete.
+    ``partition`` and ``window`` identify the worst window. ``error, noise``: names of these figures. Returns beside
+    them the sums of the last window and the worst window; None before one is complete.
     """
     newest, off = last(found.values()), worst(found.values(), kind)
     if newest is None or off is None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from streams.metrics.metric import Metric, counter, gauge, histogram
 
-#: Of records and turns.
+#: Metrics of records and turns.
 RECORDS: Final[tuple[Metric, ...]] = (
     counter(
         "records{topic, fate}",
@@ -89,7 +89,7 @@ RECORDS: Final[tuple[Metric, ...]] = (
         "if it keeps rising, the group rebalances again and again: look for workers that restart",
     ),
 )
-#: Of events that wait, of partitions, and of what the worker runs beside.
+#: Metrics of waiting events, of partitions, and of background work.
 WORKER: Final[tuple[Metric, ...]] = (
     counter(
         "matured_events{label}",

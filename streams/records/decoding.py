@@ -347,7 +347,7 @@ class Decoder:
         return self._named(str(found) if type(found) is int else found, field)
 
     def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
-        """Return the name of an event among those of its scope."""
+        """Return the engine's name of an event: its id and its scope."""
         name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"
         if len(name.encode()) > LONGEST_NAME:
             raise Unusable("scope")

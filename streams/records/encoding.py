@@ -26,7 +26,7 @@ def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int
 
 
 def key_of(output: Output, settings: Settings) -> bytes | None:
-    """Return the key of an output's record: its input's, unless a dead letter is withheld or the key is too long."""
+    """Return the key of an output's record: its input's key, unless a dead letter withholds it or it is too long."""
     key = output.key
     if key is not None and isinstance(output, Rejected) and (output.withheld or len(key) > settings.letter_bytes):
         return None

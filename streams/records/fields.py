@@ -18,11 +18,11 @@ _ROUNDING: Final = 2.0**-48
 
 
 class Unusable(Exception):  # noqa: N818 - not an error of the program
-    """A record cannot be used: ``args`` are the reason, and what could be read of it, if anything."""
+    """A record cannot be used; ``args``: the reason, and the readable part of the record, if any."""
 
 
 def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return the value at a path of a record, or else in a field of its own; None if neither exists."""
+    """Return the value at a path of a record, or else in the field of trueup's own form; None if neither exists."""
     found: Any = record if path else None
     if path.isidentifier():  # one step, as most paths are
         found = record.get(path)
@@ -33,7 +33,7 @@ def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
-    """Return a forecast's weight and chance of a label; each 1 where the stream has none."""
+    """Return a forecast's weight and chance of a label; 1 if the stream has none."""
     weight: Any = 1.0
     chance: Any = policy.label_rate or 1.0
     if policy.weight:
@@ -81,7 +81,7 @@ def read_forecast(given: Any, kind: str, classes: int | None) -> forecasts.Forec
 
 
 def rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
-    """Return a probability; one that only rounding put beyond 0 or 1 becomes 0 or 1."""
+    """Return a probability; if rounding put it slightly beyond 0 or 1, it becomes 0 or 1."""
     if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
         return min(1.0, max(0.0, float(p)))
     raise Unusable(reason)

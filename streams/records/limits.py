@@ -21,5 +21,5 @@ class Limits:
     #: timestamps that lie further ahead of their clock. Records from a clock that runs ahead would otherwise move
     #: stream time forward and expire rows.
     ahead_ms: int = 300_000
-    #: How much of a dead letter's value is kept.
+    #: Most bytes of a dead letter's value that are kept.
     letter_bytes: int = 16_384

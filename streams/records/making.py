@@ -55,7 +55,7 @@ class Reader:
 
     ``name, role``: name and role of the source; the role is ``forecast`` or ``outcome``.
     ``policies, limits``: as the worker's.
-    ``carry_headers``: names of headers that go on from labels; those of forecasts are the mapping's.
+    ``carry_headers``: names of headers that go on from labels; for forecasts the mapping names them.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Reader:
 
     @property
     def far_off_said(self) -> str:
-        """What to do about the time of the last of them."""
+        """The remedy for the time of the last such record."""
         return far_off.said(*self._decoder.far_off_last[self._topic], self._mapping.source)
 
     def canonical(self, record: Any, topic: str, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.
 
         ``record``: as aiokafka reads it: offset, Kafka timestamp (ms), key, value and headers.
-        ``topic, origin``: where it stands.
+        ``topic, origin``: the place of the record.
         ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         value, key, stamp = record.value, record.key, max(0, record.timestamp)
@@ -133,7 +133,7 @@ class Reader:
         carried = cast("Carried | None", fields.get("carried"))
         try:
             value = encode_forecast(fields, origin)
-        except TypeError:  # the value is nothing that JSON has
+        except TypeError:  # JSON cannot hold the value
             return "not_json"
         headers = NO_HEADERS
         if carried is not None:
@@ -191,7 +191,7 @@ Records = defaultdict[tuple[str, int], list[Record]]
 
 @dataclass(eq=False)
 class Making:
-    """What source records become."""
+    """The records that are made of source records."""
 
     #: Records to send first, and those to send when the first are acknowledged.
     first: Records = field(default_factory=lambda: defaultdict(list))
@@ -213,7 +213,7 @@ class Maker:
         self._limits = settings.limits
         #: Schemas that the registry has returned.
         self.schemas = Schemas(settings.registry)
-        #: Readers by source topic, in order; of each role the first one is used whose condition holds.
+        #: Readers by source topic, in order. For each role the first one whose condition holds is used.
         self.readers: dict[str, list[Reader]] = defaultdict(list)
         #: Readers whose records name schemas of a registry.
         self.asking: dict[str, list[Reader]] = defaultdict(list)
@@ -226,7 +226,7 @@ class Maker:
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self.asking[mode.topic].append(reader)
-        #: Names of the topics sent to, by their labels.
+        #: Names of the topics to send to, by their labels.
         self.topics: dict[str, str] = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -237,11 +237,11 @@ class Maker:
 
         if settings.policies.answering:
             self.topics["calibrated"] = settings.calibrated
-        #: How many partitions these have.
+        #: Their numbers of partitions.
         self.widths: dict[str, int] = {}
         #: Ids of the source topics.
         self.ids: dict[str, str] = {}
-        #: Makes the values of raw answers; None: they are plain JSON.
+        #: Encodes raw answers; None: they are plain JSON.
         self.values: AvroValues | None = None
         #: Readers of a partition, each with the partition's name in its records.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
@@ -333,6 +333,6 @@ class Maker:
         value = encode_raw(rejected, tp.topic, tp.partition)
         if self.values is not None:
             value = self.values.of_json("calibrated", value)
-        # The error may be in its own time.
+        # The error may be in the record's own time.
         making.first["calibrated", partition].append(Record(key, value, None, headers))
         making.raw_answers += 1

@@ -1,6 +1,6 @@
-"""The records of the topic of maps: what serves a stream on a partition now, and that its worker is there.
+"""The records of the topic of maps: the map that a partition serves for a stream now, and signs of life of its worker.
 
-Keys are streams, and one of the worker's own for each partition. A map is JSON with these fields:
+The key is the stream, or `ALIVE` for a sign of life. A map is JSON with these fields:
 
 ``stream``, ``partition``
     What it serves, and where.
@@ -35,15 +35,15 @@ from state.segments import LIMIT, MISSING, OTHER, Dictionary
 from state.served import Served
 
 FORMAT: Final = 1
-#: Key of the record that says that a partition's maps are as they were committed. No stream has this name.
+#: Key of the record that says that a partition's maps are up to date. No stream has this name.
 ALIVE: Final = b"\0alive"
-#: What the certificate is of.
+#: Kinds of forecast that a certificate may be about.
 _KIND: Final = "calibrated"
 
 
 @dataclass(frozen=True)
 class MapHead:
-    """Where and of what a map is; the fields are those of the record."""
+    """The head of a map's record: its fields beside the map."""
 
     stream: str
     partition: int
@@ -61,9 +61,9 @@ def key_of(stream: str) -> bytes:
 def encode_map(place: MapHead, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
     """Return the value of a map.
 
-    ``policy``: of which `state.maps.why_not` says nothing.
+    ``policy``: a policy that allows a map, see `state.maps.why_not`.
     ``history``: scores of the stream; None before the first.
-    ``names``: slots of its segments; of no names without segments.
+    ``names``: slots of its segments; empty without segments.
     """
     made = {"certificate": _certificate(history), "stages": _stages(policy, served, names)}
     return orjson.dumps(_head(place, policy, served.calibrator.learnt) | made)
@@ -90,7 +90,7 @@ def _head(place: MapHead, policy: Policy, version: int) -> dict[str, Any]:
 
 
 def encode_alive(partition: int, claim: int, applied: int, at: int) -> bytes:
-    """Return the value of the record that says that, at a time, the maps of a partition were as they were committed.
+    """Return the value of the record that says that the maps of a partition were up to date at a time.
 
     ``at``: the worker's clock when it began to look, ms since 1970.
     """

@@ -1,4 +1,4 @@
-"""Which records that could not be read speak of an event: nobody knows their fields, only their bytes."""
+"""Finds unreadable records that mention an event. Their fields are not known, only their bytes."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Final
 
 from streams.records.output_avro import varint
 
-#: A byte of a word, and where a word or a mark begins: not inside a word.
+#: A byte of a word; and a position where a word or a mark begins, not inside a word.
 _INSIDE: Final = re.compile(rb"[\w-]")
 _WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
 #: The digits of an escaped character.
@@ -17,12 +17,12 @@ _DIGITS: Final = re.compile(r"(?<=\\u)[0-9a-f]{4}")
 def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
     """Return a function that says whether bytes hold one of some texts as a whole: ``a1`` does not stand in ``a12``.
 
-    A text is whole between two marks. In Avro and Protobuf its length stands before it, and behind it comes another
-    field, which may look like more of the word: there another text that is just twice as long is taken for it, too. In
-    JSON a text may also be escaped.
+    A text is whole between two marks. In Avro and Protobuf its length stands before it, and the next field may look
+    like more of the word. So a text of exactly twice the length may be taken for it, too. In JSON a text may also be
+    escaped.
     """
     wanted = {form.encode() for each in texts for form in _forms(each)}
-    #: By size, what Protobuf and Avro write before a text of so many bytes.
+    #: By length of a text: the bytes that Protobuf and Avro write before it.
     lengths = {size: (varint(size), varint(2 * size)) for size in sorted({len(each) for each in wanted})}
 
     def holds(value: bytes) -> bool:
@@ -41,7 +41,7 @@ def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
 
 
 def _forms(text: str) -> set[str]:
-    """Return a text, and how JSON has it: some escape all but ASCII, in digits of either case, and some slashes."""
+    """Return a text and its escaped forms in JSON: non-ASCII letters, in digits of either case, and slashes."""
     forms = {json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (True, False)}
     forms |= {_DIGITS.sub(lambda found: found[0].upper(), each) for each in forms}
     return {text} | forms | {each.replace("/", "\\/") for each in forms}

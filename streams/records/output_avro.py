@@ -1,7 +1,7 @@
 """Writes outputs in Avro: the byte 0, the id of the schema, the record. It runs once an event, and is compiled.
 
-The record has the fields of the JSON record, see `datum`. That of one probability, the usual one, is packed here,
-because fastavro takes 25 times as long; fastavro writes all others. Tests hold both to the same bytes.
+The record has the fields of the JSON record, see `datum`. Records of one probability, the usual ones, are packed here,
+because fastavro takes 25 times as long. fastavro writes all others. Tests require the same bytes of both.
 """
 
 import io
@@ -23,14 +23,14 @@ _THREE: Final = Struct("<BdBdBd")
 _TWO: Final = Struct("<BdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
-#: What an answer ends with: it is calibrated, and all after that is null; the same up to `carried`. And so a joined
-#: forecast.
+#: The end of a plain answer: it is calibrated, and all later fields are null; the same up to `carried`. And the end of
+#: a joined forecast.
 _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
 _UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
 _VECTORS: Final = _NULL * after("resolved", "implied")
-#: Forecasts that are no single probability: their keys in JSON, and what the names of their fields end in.
+#: Forecasts that are not one probability: keys in JSON, and suffixes of their fields' names.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
-#: Largest whole number that a label is written as one in JSON.
+#: A label up to this size is written as a whole number in JSON.
 _WHOLE: Final = 2.0**53
 #: The schemas as fastavro takes them, by label.
 SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for label in NAMES}
@@ -39,7 +39,7 @@ SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for labe
 class AvroValues:
     """Makes values of output records, each behind the byte 0 and the id of its schema, 4 bytes big-endian.
 
-    ``ids``: of the schemas in the registry, by the labels of the topics.
+    ``ids``: ids of the schemas in the registry, by label of the topic.
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
@@ -129,32 +129,32 @@ class AvroValues:
 
 
 def payload(schema: Any, record: dict[str, Any]) -> bytes:  # noqa: ANN401 - fastavro's
-    """Return a JSON record as Avro, without what stands before it; ValueError if the record is not of the schema."""
+    """Return a JSON record as Avro, without byte 0 and id; raises ValueError if it does not fit the schema."""
     into = io.BytesIO()
     try:
         fastavro.schemaless_writer(into, schema, datum(record))
     except Exception as exc:
-        raise ValueError(f"the record is not of its Avro schema: {exc!r}") from exc
+        raise ValueError(f"the record does not fit its Avro schema: {exc!r}") from exc
     return into.getvalue()
 
 
 def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastavro's
-    """Return the JSON record of what `payload` wrote, what it carries as texts.
+    """Return the JSON record of what `payload` wrote; carried values are texts.
 
-    Raises ValueError if it is not of the schema.
+    Raises ValueError if it does not fit the schema.
     """
     source = io.BytesIO(data)
     try:
         found = record(fastavro.schemaless_reader(source, schema, None))  # type: ignore[arg-type]
     except Exception as exc:
-        raise ValueError(f"the value is not of its Avro schema: {exc!r}") from exc
+        raise ValueError(f"the value does not fit its Avro schema: {exc!r}") from exc
     if source.read(1):
         raise ValueError("bytes follow the record")
     return found
 
 
 def datum(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a JSON record as they stand in Avro; what is not there is null.
+    """Return the fields of a JSON record as Avro has them; missing ones are null.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def datum(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def record(datum: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON record of what was read as Avro, what it carries as texts.
+    """Return the JSON record of fields that were read as Avro; carried values are texts.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def record(datum: dict[str, Any]) -> dict[str, Any]:
 
 
 def texts(carried: dict[str, Any]) -> dict[str, str]:
-    """Return what is carried as texts: text as it is, all else as JSON text."""
+    """Return carried values as texts: text unchanged, all else as JSON text."""
     return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in carried.items()}
 
 
@@ -225,7 +225,7 @@ def _long(value: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Return a number, at least 0, in groups of seven bits, the lowest first, as Avro and Protobuf write it."""
+    """Return a number of at least 0 as a varint, groups of seven bits, the lowest first, as in Avro and Protobuf."""
     if number < 128:
         return bytes((number,))
     found = bytearray()

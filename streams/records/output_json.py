@@ -112,7 +112,7 @@ def encode_resolved(record: Resolved) -> bytes:
     return _within(scope, value) if scope else value
 
 
-def _whole(y: float) -> object:  # compiled, a float would stay one
+def _whole(y: float) -> object:  # compiled code would keep a float
     return int(y) if y == int(y) and abs(y) <= _WHOLE else y
 
 
@@ -126,14 +126,14 @@ def with_fields(fields: bytes, value: bytes) -> bytes:
     return value[:-1] + b',"carried":' + fields + b"}"
 
 
-def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - what stands there, where it is no name
+def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - any value that is not a name
     """Return the name by which the engine knows the event of an output."""
     event_id, scope = record["event_id"], record.get("scope")
     return f"{event_id}{SCOPED}{scope}" if isinstance(event_id, str) and isinstance(scope, str) else event_id
 
 
 def _shown(said: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said with forecasts of more than one probability as JSON; ``p`` takes the name of its kind."""
+    """Return fields with forecasts of classes and numbers as JSON; ``p`` gets the name of its kind."""
     shown: dict[str, Any] = {}
     for name, value in said.items():
         if isinstance(value, Quantiles):

@@ -51,7 +51,7 @@ _PLACE: Final = {
 class Field(NamedTuple):
     """A field of an output record."""
 
-    #: In Avro.
+    #: Its name in Avro.
     name: str
     #: Its Avro type.
     kind: Any
@@ -59,7 +59,7 @@ class Field(NamedTuple):
     doc: str
     #: ``required``, ``null`` for an optional one, or ``true``.
     default: str = "null"
-    #: Its name in JSON, where that is another.
+    #: Its name in JSON, if that differs.
     json: str = ""
 
 
@@ -150,7 +150,7 @@ _ABOUT: Final = {
 
 
 def after(label: str, name: str) -> int:
-    """Return how many fields follow one of them."""
+    """Return the number of fields after one of them."""
     return len(FIELDS[label]) - 1 - [field.name for field in FIELDS[label]].index(name)
 
 
@@ -160,7 +160,7 @@ def text(label: str) -> str:
 
 
 def rows(label: str) -> list[tuple[str, str, str, str]]:
-    """Return of each field its names in JSON and Avro, its type in Avro, with a "?" for null, and what it is."""
+    """Return for each field its names in JSON and Avro, its Avro type ("?" if it may be null), and its meaning."""
     return [
         (each.json or each.name, each.name, _said(each.kind) + "?" * (each.default == "null"), each.doc)
         for each in FIELDS[label]
@@ -187,7 +187,7 @@ def _field(field: Field, named: set[str]) -> dict[str, Any]:
     if isinstance(kind, dict) and "name" in kind:
         name = kind["name"]
         if name in named:
-            kind = name  # a type is defined where it stands first, and named after that
+            kind = name  # a type is defined where it occurs first, and named afterwards
         named.add(name)
     made = {"name": field.name, "type": kind, "doc": field.doc}
     if field.default == "null":

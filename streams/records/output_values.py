@@ -21,7 +21,7 @@ _FRAME: Final = 5
 class OutputValues:
     """Reads values of ``calibrated`` and ``resolved``.
 
-    ``registry``: where schemas are asked for; each once, and waited for.
+    ``registry``: gives the schemas; each is asked for once, and waited for.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -30,7 +30,7 @@ class OutputValues:
         self._parsed = KnownSchemas(self._schemas, AVRO, _avro)
 
     async def load(self, values: Iterable[bytes | None]) -> None:
-        """Load the schemas that values name, for `fields` and `same` to be called where a loop runs.
+        """Load the schemas that values name. Then `fields` and `same` may be called inside an event loop.
 
         Raises RegistryError if one names a schema, and there is no registry.
         """
@@ -42,23 +42,23 @@ class OutputValues:
             await self._schemas.load(lacking)
 
     def fields(self, value: bytes) -> dict[str, Any]:
-        """Return the fields of a record as they stand in JSON; in Avro all that it carries is text.
+        """Return the fields of a record as JSON has them; in Avro all carried values are texts.
 
-        Raises ValueError if it is no record of trueup's.
+        Raises ValueError if it is not one of trueup's records.
         Raises RegistryError as `load`.
         """
         schema = self._schema(value)
         found = orjson.loads(value) if schema is None else fields(schema, value[_FRAME:])
         if not isinstance(found, dict):
-            raise ValueError("the value is no object")  # noqa: TRY004 - one kind of error for what is read
+            raise ValueError("the value is no object")  # noqa: TRY004 - one kind of error for unreadable values
         return found
 
     def json(self, value: bytes) -> bytes:
-        """Return a value in JSON, which is as it came if it was that; raises as `fields`."""
+        """Return a value in JSON, unchanged if it is JSON already; raises as `fields`."""
         return value if _named(value) is None else orjson.dumps(self.fields(value))
 
     def same(self, value: bytes | None, derived: bytes) -> bool:
-        """Whether a value is, to the last bit, what a worker writes for a record that is given in JSON."""
+        """Whether a value equals, to the last bit, what a worker writes for a record that is given in JSON."""
         if value is None or _named(value) is None:
             return value == derived
         try:
@@ -67,7 +67,7 @@ class OutputValues:
             return False
 
     def compared(self, value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-        """Return the fields in which a value and a record in JSON differ, and what each has; see `compared`."""
+        """Return the fields in which a value and a JSON record differ, with both contents; see `compared`."""
         given = value or b""
         try:
             schema = self._schema(given)
@@ -79,9 +79,9 @@ class OutputValues:
         return differing or {"bytes": (repr(value), repr(derived))}
 
     def bare(self, value: bytes) -> bytes:
-        """Return an answer with a schema as a worker of this version writes it, but for the schema's id: behind a 0.
+        """Return an answer as a worker of this version writes it, with 0 in place of the schema's id.
 
-        Raises ValueError if it is not, to the last bit, what a worker writes.
+        Raises ValueError if it differs by a bit from what a worker writes.
         Raises RegistryError as `load`.
         """
         found, schema = self.fields(value), self._schema(value)
@@ -105,12 +105,12 @@ class OutputValues:
 
 
 def packed(answer: dict[str, Any]) -> bytes:
-    """Return what `OutputValues.bare` does of an answer that is given as its JSON record."""
+    """Return the same as `OutputValues.bare` for an answer that is given as a JSON record."""
     return b"\0" + payload(SCHEMAS["calibrated"], answer)
 
 
 def compared(value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two values in JSON differ, and what each has; None for a field that is not there.
+    """Return the fields in which two JSON values differ, with both contents; None for a missing field.
 
     A value that is not a JSON object counts as one field.
     """
@@ -144,11 +144,11 @@ def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's
             types = {field["name"]: _bare(field["type"]) for field in ours["fields"]}
             if all(types.get(field["name"]) == _bare(field["type"]) for field in schema["fields"]):
                 return schema
-    raise ValueError(f"the schema {name} is none of trueup's outputs")
+    raise ValueError(f"the schema {name} is not a schema of trueup's outputs")
 
 
 def _bare(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema without what it says to people."""
+    """Return a schema without its documentation."""
     if isinstance(schema, list):
         return [_bare(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
 """Reads plain records: JSON objects of only the fields that every forecast or outcome has.
 
 Most records are plain. Compiled, such a record takes a fifth of the time that a JSON parser and the checks of each
-field take. All others, and all that are wrong in any way, are refused here, and read by `streams.records.decoding`,
-which also says what is wrong. What is read here is read the same there.
+field take. This module refuses all other records and all wrong ones, and `streams.records.decoding` reads those and
+says what is wrong. Both read a plain record alike.
 """
 
 from types import FunctionType
@@ -18,18 +18,18 @@ from streams.sources.references import Headers
 if TYPE_CHECKING:
     from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
 
-#: Most records that are left to others, after some that were not plain, before the next is tried.
+#: After records that were not plain, at most so many are left to the other decoder before the next try.
 OTHERS: Final = 63
 _NOTHING: Final[dict[str, Any]] = {}
 
-#: Fields, as bits. A time may be missing.
+#: Bits of the fields. A time may be missing.
 _EVENT_ID: Final = 1
 _STREAM: Final = 2
 _P: Final = 4
 _Y: Final = 8
 _TS: Final = 16
-#: A number of so many decimals is exactly its digits divided by a power of ten, correctly rounded. Digits of a whole
-#: number that fits a machine integer.
+#: Most decimals of a number that is exactly its digits divided by a power of ten, correctly rounded. Most digits of a
+#: whole number that fits a machine integer.
 _DECIMALS: Final = 15
 _DIGITS: Final = 18
 _POWERS: Final = [10.0**n for n in range(_DECIMALS + 1)]
@@ -39,7 +39,7 @@ class Plain:
     """Reads a record into its own attributes."""
 
     def __init__(self) -> None:
-        #: Printable ASCII; empty in an outcome: ``stream``.
+        #: Texts in printable ASCII; ``stream`` is empty in an outcome.
         self.event_id = ""
         self.stream = ""
         #: The forecast or the outcome, at least 0 and below 10.
@@ -56,14 +56,14 @@ class Plain:
         return self._read(value) | _TS == _EVENT_ID | _Y | _TS
 
     def _read(self, value: bytes) -> "i64":
-        """Return the fields of an object, or 0 if it has others, or one twice, or anything that is not plain."""
+        """Return the bits of an object's fields; 0 if it has other fields, one twice, or anything that is not plain."""
         end: i64 = len(value)
         at: i64 = 1
         seen: i64 = 0
         self.ts = -1
         if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
             return 0
-        while at + 5 < end:  # no field with its value is shorter
+        while at + 5 < end:  # no field is shorter, value included
             named = _named(value, at)
             if named == 0 or seen & named & 31:
                 return 0
@@ -96,7 +96,7 @@ class Plain:
         """Read a time; return the position after it, or 0 if it is not a whole number of at most `_DIGITS`."""
         start = at
         n: i64 = 0
-        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
+        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # the number must end before the closing brace
             n = n * 10 + value[at] - 48
             at += 1
         self.ts = n
@@ -125,7 +125,7 @@ class Plain:
 
 
 def _named(value: bytes, at: "i64") -> "i64":
-    """Return which field is named at a position, with 32 times the length of the name and its colon; or 0."""
+    """Return the bit of the field named at a position, plus 32 times the length of name and colon; or 0."""
     letter: i64 = value[at + 1]
     if letter == 101:
         return _EVENT_ID | 11 << 5 if value[at : at + 11] == b'"event_id":' else 0
@@ -154,7 +154,7 @@ def _closed(value: bytes, at: "i64") -> "i64":
 
 
 class PlainDecoder:
-    """Decodes plain records; after some that are not, it leaves more and more to others before it tries again.
+    """Decodes plain records. After records that are not plain, it tries less and less often.
 
     ``carrier``: of headers, from forecasts to answers.
     ``key_bytes``: longest key.
@@ -167,7 +167,8 @@ class PlainDecoder:
         self._read = Plain()
         #: Names of streams whose forecasts are one probability and nothing more.
         self.streams: dict[str, str] = {}
-        #: For forecasts and outcomes: how many records are left to others after the next that is not plain, and now.
+        #: For forecasts and outcomes: the number of records to leave to the other decoder after the next failure, and
+        #: now.
         self._others, self._left = [0, 0], [0, 0]
 
     def forecast(
@@ -212,13 +213,13 @@ class PlainDecoder:
         return within and len(value) <= self._record_bytes and timestamp <= LATEST
 
     def _usual(self, timestamp: int) -> bool:
-        """Whether id and time of what was read need no further look."""
+        """Whether id and time of the record need no further check."""
         ts = self._read.ts
         in_time = ts < 0 or timestamp - FAR_OFF <= ts <= timestamp + self._ahead_ms
         return in_time and len(self._read.event_id) <= self._id_bytes
 
     def _leave(self, topic: int) -> None:
-        """Leave the next records to others: they are likely to be alike."""
+        """Leave the next records to the other decoder: they are likely to be alike."""
         self._others[topic] = self._left[topic] = min(2 * self._others[topic] + 1, OTHERS)
 
 

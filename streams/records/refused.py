@@ -1,4 +1,4 @@
-"""Records that stand for others: for a batch that is not unpacked, or for records that an operator skipped."""
+"""Stand-ins: records in place of a batch that is not unpacked, or of records that an operator skipped."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self
@@ -14,13 +14,13 @@ SKIPPED: Final = "skipped"
 
 
 class Refused(bytes):
-    """The value of the record that stands for others: JSON that says which offsets they had, and why."""
+    """The value of a stand-in: JSON with the offsets that it stands for, and the reason."""
 
     reason: ClassVar[str] = REASON
 
     @classmethod
     def of(cls, first: int, last: int, packed_bytes: int, why: str) -> Self:
-        """Describe a batch by its offsets, inclusive, by its size and by what is wrong with it."""
+        """Describe a batch: its offsets (inclusive), its size, and what is wrong with it."""
         return cls(orjson.dumps({"offsets": [first, last], "packed_bytes": packed_bytes, "refused": why}))
 
 
@@ -31,7 +31,7 @@ class Skipped(Refused):
 
 
 def named(events: list[Event]) -> Sequence[Event]:
-    """Give events that stand for refused batches their reason, in place: decoders find only that they name no event."""
+    """Give events of stand-ins their reason, in place: decoders only find that they name no event."""
     for i, event in enumerate(events):
         if type(event) is Rejected and isinstance(event.value, Refused):
             events[i] = event._replace(reason=event.value.reason)

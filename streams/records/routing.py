@@ -24,9 +24,9 @@ REASONS: Final = {
     "far_ahead": "the Kafka timestamp lies more than TRUEUP_AHEAD_SECONDS ahead of the clock of intake",
 }
 
-#: Stands for the source of what `replay.load` wrote; no source has a space in its name.
+#: Name in the place of a source for records that `replay.load` wrote; no source has a space in its name.
 LOADED: Final = "trueup load"
-#: A source record: the partition it stands in, as `place` names it, and its offset there.
+#: A source record: its partition, as `place` names it, and its offset.
 Origin = tuple[str, int]
 
 _loads: Final = orjson.loads
@@ -57,12 +57,12 @@ def target_of(policies: Policies, stream: str, event_id: str) -> str:
 def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
     """Return the value of a canonical forecast without what it carries.
 
-    Its event is one of its stream's, whatever ids others have.
+    The stream is the event's scope, so other streams may use the same id.
     """
     made = record.copy()
     made.pop("carried", None)
     made["origin"] = origin
-    if "stream" in record:  # else it is refused for that
+    if "stream" in record:  # else the record is refused for that
         made["scope"] = record["stream"]
     return orjson.dumps(made)
 

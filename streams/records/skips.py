@@ -1,9 +1,9 @@
-"""Records that are left out because they end every process that reads them, by ``trueup state skip``.
+"""Skips: records that ``trueup state skip`` leaves out because they crash every process that reads them.
 
 For a worker or a router a skip is a row in the changelog of the record's partition. Intake has no state, so for a
-source it is a record of the compacted topic of what is in force. So the partition's next owner finds it, too. The
-record, or its whole batch if that is damaged, becomes a dead letter with the reason ``skipped``. Its value names the
-offset that was asked for, where audits read it.
+source it is a record in the compacted topic of configurations. So the next owner of the partition finds it, too. The
+record, or its whole batch if the batch is damaged, becomes a dead letter with the reason ``skipped``. The letter's
+value names the offset that the operator gave, and audits read it there.
 """
 
 import base64
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from state.kind import PLAIN, KeyPart, Kind, Moves
 
 _SAID: Final = "skipped at "
-#: How the keys of records begin that leave out a record of a source.
+#: Key prefix of records that leave out a source record.
 _SOURCE: Final = b"skipped/"
 
 
@@ -82,30 +82,30 @@ class SourceSkip(NamedTuple):
 
 
 def source_record(skip: SourceSkip) -> tuple[bytes, bytes]:
-    """Return key and value of the record that leaves out one of a source."""
+    """Return key and value of the record that leaves out a source record."""
     key = b"%b%b/%d/%020d" % (_SOURCE, (skip.topic_id or skip.topic).encode(), skip.partition, skip.offset)
     return key, json.dumps(skip._asdict()).encode()
 
 
 def read_source(key: bytes | None, value: bytes | None) -> SourceSkip | None:
-    """Return what a record leaves out; None if it is of something else. Raises ValueError if it cannot be read."""
+    """Return the skip that a record holds; None if it holds something else. Raises ValueError if it cannot be read."""
     if value is None or not (key or b"").startswith(_SOURCE):
         return None
     try:
         return SourceSkip(**json.loads(value))
     except (ValueError, TypeError) as exc:
-        raise ValueError(f"record {key!r} of what is in force cannot be read: {exc!r}") from exc
+        raise ValueError(f"record {key!r} of the topic of configurations cannot be read: {exc!r}") from exc
 
 
 def why(offset: int, reason: str) -> str:
-    """Return what is said in the dead letter of a skipped record."""
+    """Return the reason in the dead letter of a skipped record."""
     return f"{_SAID}{offset}: {reason}"
 
 
 def of_dead_letter(value: bytes) -> tuple[str, int, int, str] | None:
-    """Return what a dead letter says was left out: topic, partition, the offset that was asked for, and why.
+    """Return the skip that a dead letter names: topic, partition, the offset that the operator gave, and why.
 
-    None if it says nothing of the kind, or is no dead letter.
+    None if it names no skip, or is no dead letter.
     """
     if b'"reason":"skipped"' not in value:
         return None

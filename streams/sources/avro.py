@@ -18,21 +18,21 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, SchemaId
 from streams.sources.schemas import KnownSchemas, Schemas
 
-#: Most levels of objects and lists of a value; a value of Protobuf may have as many.
+#: Most levels of objects and lists in a value; the same holds for Protobuf.
 LEVELS: Final = 100
 _ENDLESS: Final = float("inf")
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-#: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
+#: First bytes of a single-object encoding, and the length of its head (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
-#: What an object container file begins with (Avro 1.11, *Object Container Files*).
+#: First bytes of an object container file (Avro 1.11, *Object Container Files*).
 _CONTAINER: Final = b"Obj\x01"
 _BytesIO: Final = io.BytesIO
-#: Name of the record of one field that a schema which is none is read as: both have the same bytes.
+#: A schema that is not a record is read as a record of one field with this name: both have the same bytes.
 _WHOLE: Final = "trueup.Whole"
 
 
 class Parsed(NamedTuple):
-    """A schema as fastavro takes it, and what reads its values; the reader's last argument is None."""
+    """A schema as fastavro takes it, and the reader of its values, whose last argument is None."""
 
     read: Callable[[io.BytesIO, Any, None], Any]
     schema: Any
@@ -41,9 +41,10 @@ class Parsed(NamedTuple):
 class Avro:
     """Avro values.
 
-    A ``timestamp-millis`` is a number of ms, all other logical types are as fastavro has them: datetime, Decimal, UUID.
+    A ``timestamp-millis`` becomes a number of ms. Other logical types become what fastavro makes of them: datetime,
+    Decimal, UUID.
 
-    Raises ValueError if a schema is none.
+    Raises ValueError if a schema is invalid.
 
     ``schema``: JSON of the schema of all values, or of several of which each value has one; values then have no id.
       None: each names its own. A value in the single-object encoding has the schema of its fingerprint (CRC-64-AVRO of
@@ -81,11 +82,11 @@ def _by_fingerprint(schemas: Sequence[str]) -> dict[bytes, Parsed]:
 
 
 def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa: ANN401 - whatever it says
-    """Return what a payload says; raises Unfit, with the reason of a misfit, if it is not of the schema to its end."""
+    """Decode a payload; raises Unfit, with the reason, unless the schema fits it to its end."""
     source = _BytesIO(payload)
     try:
         found = made.read(source, made.schema, None)
-    except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
+    except Exception as exc:  # noqa: BLE001 - fastavro may raise any error
         why = "its bytes end before it does" if isinstance(exc, EOFError) else str(exc) or type(exc).__name__
         raise Unfit(misfit, f"the value is not of its Avro schema: {why}") from None
     if left := len(payload) - source.tell():
@@ -94,7 +95,7 @@ def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa:
 
 
 def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN401 - whatever it says
-    """Return a value whose schema is one of the source's files; raises Unfit unless exactly one fits."""
+    """Decode a value by the schemas of the source's files; raises Unfit unless exactly one fits."""
     if data.startswith(_SINGLE) and len(data) >= _HEAD:
         # A plain record may begin so, too: one of 65,536 whose first field is a double. It becomes a dead letter; read
         # as plain, a record of another schema could pass for it.
@@ -150,12 +151,12 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
             whole = fastavro.parse_schema({"type": "record", "name": _WHOLE, "fields": [field]}, named)
             return Parsed(_read_whole, whole)
     except Exception as exc:
-        raise ValueError(f"it is no Avro schema: {exc!r}") from exc
+        raise ValueError(f"it is not an Avro schema: {exc!r}") from exc
     return Parsed(fastavro.schemaless_reader, schema)
 
 
 def _read_whole(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
-    """Read a value as the one field of a record: of a union fastavro does not keep what it refers to."""
+    """Read a value as the one field of a record: of a plain union, fastavro loses the named types."""
     return fastavro.schemaless_reader(source, schema, none)["value"]  # type: ignore[call-overload,index]
 
 
@@ -183,16 +184,16 @@ def _check(schema: Any, named: Mapping[str, Any]) -> None:  # noqa: ANN401 - fas
 
 
 def _measured(schema: Any, named: Mapping[str, Any], known: dict[str, tuple[float, bool]]) -> tuple[float, bool]:  # noqa: ANN401 - as above
-    """Return how deep objects and lists nest in a schema's values at most, and whether these take no bytes."""
+    """Return the deepest nesting of objects and lists in a schema's values, and whether values may take no bytes."""
     if isinstance(schema, str):
         return (0, schema == "null") if schema in _PRIMITIVES else _measured(named[schema], named, known)
-    if isinstance(schema, list):  # a byte at least says which of them a value is of
+    if isinstance(schema, list):  # at least one byte says which branch a value has
         return max((_measured(each, named, known)[0] for each in schema), default=0), False
     kind = schema["type"]
     if kind in ("record", "error"):
         name = schema["name"]
         if name not in known:
-            known[name] = _ENDLESS, False  # as long as it is not known: who meets it now is within it
+            known[name] = _ENDLESS, False  # until it is known: a type that meets itself now is recursive
             fields = [_measured(each["type"], named, known) for each in schema["fields"]]
             known[name] = 1 + max((levels for levels, _ in fields), default=0), all(empty for _, empty in fields)
         return known[name]

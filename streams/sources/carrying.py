@@ -5,7 +5,7 @@
     carry_headers = ["traceparent", "tracestate", "x-*"]
     carry = { customer = "payment.customer", channel = "@header.channel" }
 
-Both are bounded. What is beyond a bound is left out and counted: an answer never fails because of it.
+Both are bounded. Headers and fields beyond a bound are left out and counted. An answer never fails because of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from streams.sources.references import Envelope, Headers, Read, text
 
 #: Headers that are carried by default: those of W3C Trace Context.
 TRACE: Final = ("traceparent", "tracestate")
-#: Every header, for records of intake, which has chosen them already.
+#: Every header: for records of intake, which has already chosen among them.
 EVERY: Final = ("*",)
 #: Most headers and most fields of a record, and most bytes of each: of names and values, and of the JSON object.
 MOST: Final = 16
@@ -86,7 +86,7 @@ class Carrier:
     def _fitting(self, fields: Mapping[str, Any]) -> bytes:
         """Return the fields that are JSON and within the bounds, in order."""
         kept: list[bytes] = []
-        room = MOST_BYTES - 1  # the braces, and a comma that the last has not
+        room = MOST_BYTES - 1  # the braces, without the comma of the last field
         for name, value in fields.items():
             try:
                 made = orjson.dumps({name: value}, default=_plain)[1:-1]
@@ -120,16 +120,16 @@ def headers(given: object) -> tuple[str, ...]:
 def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
     """Return what the table of a source carries.
 
-    Raises ValueError if it is not written as it must be.
+    Raises ValueError if the table is not allowed.
 
     ``table``: with ``carry`` and ``carry_headers``, or without.
-    ``compile_``: compiles the place of a value; raises ValueError if it is none.
+    ``compile_``: compiles the place of a value; raises ValueError if it is not a place.
     """
     given = table.get("carry", {})
     if not isinstance(given, dict) or len(given) > MOST:
         raise ValueError(f'carry is a table of at most {MOST} fields such as {{ customer = "payment.customer" }}')
     reads = []
-    for name, spec in sorted(given.items()):  # in one order, whoever wrote the table: an audit makes the same bytes
+    for name, spec in sorted(given.items()):  # in a fixed order, so that an audit makes the same bytes
         if not 0 < len(name) <= _LONGEST:
             raise ValueError(f"carry: a name has 1 to {_LONGEST} characters, got {name!r}")
         try:
@@ -140,7 +140,7 @@ def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
 
 
 def shown(carried: Carried) -> dict[str, Any]:
-    """Return what is carried as people are shown it: headers as text."""
+    """Return carried headers and fields for people: headers as text."""
     made: dict[str, Any] = {}
     if carried.fields:
         made["carried"] = orjson.loads(carried.fields)

@@ -1,4 +1,4 @@
-"""The ``[sources.NAME]`` tables of the TOML file: what topics there are, and what their records say."""
+"""The ``[sources.NAME]`` tables of the TOML file: source topics, and how their records are mapped."""
 
 import base64
 import re
@@ -65,7 +65,7 @@ def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
 
     Raises ValueError if one is not a source; the message names it and says what is allowed.
 
-    ``headers``: what sources of forecasts carry that do not say it themselves.
+    ``headers``: headers that a source of forecasts carries if its table does not name any.
     """
     if not isinstance(given, dict):
         raise ValueError("sources must be tables: [sources.NAME]")  # noqa: TRY004 - one kind of error for configuration
@@ -81,7 +81,7 @@ def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
 
 
 def plain(modes: Iterable[Mode]) -> list[tuple[str, dict[str, Any]]]:
-    """Return sources as `parse` reads them again from a dictionary, in their order, each with some of its topics."""
+    """Return sources as a dictionary that `parse` reads again, in order, each with some of its topics."""
     found: dict[str, dict[str, Any]] = {}
     for source, topic, *_ in modes:
         table = found.setdefault(source.name, {**source.table, "role": source.role, "topics": []})
@@ -118,7 +118,7 @@ def _topics(table: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError("give topic, or topics as a list")
     for topic in topics:
         if not (isinstance(topic, str) and _TOPIC.fullmatch(topic)):
-            raise ValueError(f"{topic!r} is no name of a topic")
+            raise ValueError(f"{topic!r} is not allowed as the name of a topic")
     return tuple(topics)
 
 
@@ -132,7 +132,7 @@ def _check_settings(role: str, table: Mapping[str, Any]) -> None:
     precedence = table.get("precedence")
     whole = type(precedence) is int and 0 < precedence <= MOST_PRECEDENCE
     if precedence is not None and not (role == OUTCOME and whole):
-        raise ValueError(f"precedence is a whole number from 1 to {MOST_PRECEDENCE}, of outcomes; got {precedence!r}")
+        raise ValueError(f"precedence, of outcomes, is a whole number from 1 to {MOST_PRECEDENCE}; got {precedence!r}")
 
 
 def _check_schema(table: Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ def _check_schema(table: Mapping[str, Any]) -> None:
 
 
 def _schema(path: Path, form: str) -> str:
-    """Return what a schema file holds, as ``schema`` holds it: text of Avro, base64 of Protobuf."""
+    """Return the content of a schema file for the key ``schema``: Avro as text, Protobuf in base64."""
     if form == "protobuf":
         return base64.b64encode(bytes_of("schema_file", path, _SCHEMA_BYTES)).decode()
     return text_of("schema_file", path, _SCHEMA_BYTES)

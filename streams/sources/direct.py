@@ -14,21 +14,21 @@ from streams.sources.schemas import Schemas
 
 
 class TopicMapping:
-    """Reads a topic by its sources: the first counts whose ``when`` holds.
+    """Reads a topic by its sources: for each record, the first source whose ``when`` holds.
 
     ``sources``: at least one, in the order of the file.
-    ``schemas``: where the schemas are that records name.
+    ``schemas``: the schemas that records name.
     """
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
         self.topic = topic
-        #: Of the sources.
+        #: Mappings of the sources.
         self.names = ", ".join(each.name for each in sources)
 
         self._mappings = [Mapping(each, schemas) for each in sources]
-        #: What of each source goes on to the answers.
+        #: Carriers of the sources, for answers.
         self.carriers = [mapping.carrier for mapping in self._mappings]
-        #: Returns the fields of a record, or why it is none; see `Mapping.read`.
+        #: Returns the fields of a record, or why it is refused; see `Mapping.read`.
         self.read = self._first if len(sources) > 1 else self._mappings[0].read
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
@@ -51,7 +51,7 @@ class Direct:
 
     #: Its topics of forecasts and of outcomes.
     topics: tuple[str, str]
-    #: The sources of each, in the order of the file; none: its records are as the reference says.
+    #: The sources of each topic, in the order of the file; none: its records have trueup's own form.
     sources: tuple[tuple[Source, ...], tuple[Source, ...]]
     #: Where the schemas are.
     registry: Registry
@@ -62,7 +62,7 @@ class Direct:
         return any(asks_registry(each.table) for sources in self.sources for each in sources)
 
     def mappings(self, schemas: Schemas) -> tuple[TopicMapping | None, TopicMapping | None]:
-        """Return what reads forecasts and what reads outcomes; None for a topic without a source."""
+        """Return the mappings of forecasts and of outcomes; None for a topic without a source."""
         forecasts, outcomes = (
             TopicMapping(sources, topic, schemas) if sources else None
             for sources, topic in zip(self.sources, self.topics, strict=True)

@@ -1,4 +1,4 @@
-"""Times that lie decades from the Kafka timestamp of their record: mostly their number is in another unit."""
+"""Times decades away from their record's Kafka timestamp: mostly the number has another unit."""
 
 from datetime import UTC, datetime
 
@@ -8,15 +8,15 @@ from streams.sources.transforms import UNITS
 
 
 def date(ts: int) -> str:
-    """Return a time of ms since 1970 as people read it."""
+    """Return a time, ms since 1970, in words."""
     return f"{datetime.fromtimestamp(ts / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def said(ts: int, timestamp: int, source: Source | None) -> str:
-    """Return what is to be done about a time; empty, if it does not lie far off.
+    """Return the remedy for a time; empty if the time is not far off.
 
     ``ts, timestamp``: the time and the record's Kafka timestamp, ms since 1970.
-    ``source``: what mapped the record; None: it is one of trueup's own, whose time is in ms.
+    ``source``: the source that mapped the record; None: the record has trueup's own form, with times in ms.
     """
     if abs(timestamp - ts) <= FAR_OFF:
         return ""

@@ -1,4 +1,4 @@
-"""The fields of a mapping: what each kind of record has, and how each is read."""
+"""The fields of a mapping: those of each kind of record, and their readers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from streams.sources.shortcuts import Shortcut, shortcut
 from streams.sources.specs import Spec
 from streams.sources.transforms import Transform
 
-#: A field's name, what reads it, and how it may be taken from most records.
+#: A field's name, its reader, and a shortcut that works for most records.
 Field = tuple[str, Read, Shortcut]
 
 FORECAST, OUTCOME = "forecast", "outcome"
@@ -36,7 +36,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),
 }
 _REQUIRED: Final = {FORECAST: ("event_id", "stream"), OUTCOME: ("event_id", "y")}
-#: Settings of sources of forecasts: what goes on from their records to the answers.
+#: Settings of sources of forecasts that name what goes on to the answers.
 CARRIED: Final = ("carry", "carry_headers")
 #: The forecast a source gives: exactly one of them.
 _KINDS: Final = ("p", "probs", "quantiles", "normal")
@@ -54,9 +54,9 @@ class Compiler:
         self.uses_key = False
 
     def fields(self, role: str, table: Mapping[str, Spec]) -> list[Field]:
-        """Return the names of a source's fields, what reads each, and how it may be taken without that.
+        """Return for each field of a source its name, its reader, and a shortcut.
 
-        Raises ValueError if a field is missing, is none of the role, or is not written as one.
+        Raises ValueError if a field is missing, does not belong to the role, or is malformed.
         """
         for name in _REQUIRED[role]:
             if name not in table:
@@ -111,7 +111,7 @@ class Compiler:
 
         def transformed(found: Any) -> list[Any]:  # noqa: ANN401 - whatever stands there
             if not isinstance(found, list | tuple):
-                raise Unfit(name, f"{name} is {short(found)}, which is no list")
+                raise Unfit(name, f"{name} is {short(found)}, which is not a list")
             return [None if one is None else transform(one) for one in found]
 
         return self._value(table, transformed)
@@ -144,7 +144,7 @@ class Compiler:
         try:
             transform = transforms.times(unit, form, zone, name)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-            raise ValueError(f"zone {zone!r} is none, such as UTC or Europe/Berlin") from None
+            raise ValueError(f"zone {zone!r} is not known: write one such as UTC or Europe/Berlin") from None
         missing = Unfit("timestamp", f'{name} is missing; [..., "@timestamp"] goes on to that of Kafka')
         return self._value(table, transform, missing=missing)
 
@@ -160,7 +160,7 @@ class Compiler:
                 raise ValueError(f'labels: {said} stands for a number or for "skip", got {label!r}')
         known = {said: None if label == transforms.SKIP else label for said, label in given.items()}
         transform = transforms.labels(known, name)
-        return self._value(table, transform, absent="null")  # a value that is not there can be named, too
+        return self._value(table, transform, absent="null")  # a missing value can have a label, too
 
     def _features(self, name: str, spec: Spec) -> Read:
         if not isinstance(spec, dict) or "path" in spec:
@@ -222,7 +222,7 @@ class Compiler:
         if "default" in table:
             absent = specs.checked(transform, table["default"])
 
-        def instead() -> Any:  # noqa: ANN401 - of the field
+        def instead() -> Any:  # noqa: ANN401 - any value of the field
             if absent is not None:
                 return transform(absent)
             if missing is not None:
@@ -247,11 +247,11 @@ class Compiler:
         return read
 
     def value(self, spec: Spec) -> Read:
-        """Return what reads a value as it stands there. Raises ValueError if it is not written as a place."""
+        """Return a reader of a value without conversion. Raises ValueError if the place is malformed."""
         return self._value(specs.table(spec), _unchanged)
 
     def reference(self, path: Spec) -> Read:
-        """Return what reads the first of some references that is there. Raises ValueError if one is no reference."""
+        """Return a reader of the first of some references that has a value. Raises ValueError if one is malformed."""
         references = specs.references(path)
         self.uses_key |= any(map(uses_key, references))
         reads = [reader(each) for each in references]
@@ -273,7 +273,7 @@ def _unchanged(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
 
 
 def _as_given(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return features that stand in the record as they are to be: a list of numbers, or an object of them."""
+    """Return features that need no conversion: a list of numbers, or an object of them."""
     number = transforms.numbers("features", "x")
     if isinstance(found, dict):
         return {str(name): None if one is None else number(one) for name, one in found.items()}

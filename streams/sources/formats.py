@@ -14,24 +14,24 @@ from streams.sources.refusal import Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
-#: By name; the first is what a source has that names none. The others name a schema of a registry, or are given one.
+#: Formats by name. The first is the default. Values of the others name a schema in a registry, or the source gives one.
 FORMATS: Final = ("json", "avro", "protobuf")
-#: Longest value and key that are read of each, bytes: in memory JSON may take 30 times as much, the others 240 times.
+#: Longest value and key of each format, bytes: in memory JSON may take 30 times as much, the others 240 times.
 LONGEST: Final = {"json": 8 << 20, "avro": 1 << 20, "protobuf": 1 << 20}
-#: Headers in which the id of a value's and of a key's schema may stand.
+#: Headers that may hold the id of a value's and of a key's schema.
 _VALUE, _KEY = "__value_schema_id", "__key_schema_id"
 
 #: What serializers of JSON Schema put before a value: the byte 0, then the schema's id in 4 bytes.
 _FRAME: Final = 5
-#: Header that says what a value is, and how attributes of a CloudEvent are named there.
+#: Header with a value's content type, and prefix of headers with attributes of a CloudEvent.
 _CONTENT_TYPE, _ATTRIBUTE, _STRUCTURED = "content-type", "ce_", "application/cloudevents"
 
 
 class Format(Protocol):
-    """Turns the bytes of a value or key into what they say."""
+    """Decodes the bytes of a value or key."""
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever they say
-        """Return what bytes say. Raises Unfit if they are not of the format."""
+        """Decode bytes. Raises Unfit if they do not have the format."""
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded before `decode`; None if there is none."""
@@ -54,7 +54,7 @@ class Json:
 
 
 class CloudEvents:
-    """CloudEvents over another format: an object of the attributes, with what that format says as ``data``.
+    """CloudEvents over another format: an object of the attributes, with the decoded payload as ``data``.
 
     In binary mode attributes stand in headers that begin with ``ce_``; in structured mode the value is a JSON envelope
     (CloudEvents 1.0, Kafka protocol binding, sections 3.2 and 3.3).
@@ -85,7 +85,7 @@ class CloudEvents:
         if headers and _is_structured(_texts(headers)):
             try:
                 _, packed = _opened(data)
-            except Unfit:  # `decode` says why
+            except Unfit:  # `decode` reports it
                 return None
         return None if packed is None else self._inner.lacking(packed, headers)
 
@@ -101,7 +101,7 @@ def _is_structured(given: Mapping[str, str]) -> bool:
 
 
 def _opened(data: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """Return the attributes of an envelope, and what it holds in base64; raises Unfit if it is none."""
+    """Return the attributes of an envelope, and its base64 content; raises Unfit if it is not an envelope."""
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
@@ -116,7 +116,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], bytes | None]:
 
 
 def made(table: Mapping[str, Any], schemas: Schemas) -> Format:
-    """Return the format of a source's values; raises ValueError if its schema is none."""
+    """Return the format of a source's values; raises ValueError if its schema is invalid."""
     inner = _named(table.get("format"), table.get("schema"), table.get("message"), schemas, _VALUE)
     return CloudEvents(inner) if table.get("cloudevents") else inner
 

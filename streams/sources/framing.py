@@ -44,7 +44,7 @@ def _named(head: bytes) -> SchemaId | None:
 
 
 def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
-    """Take a value or key apart.
+    """Split a value or key into schema id and payload.
 
     Raises Unfit if no schema is named.
 

@@ -23,9 +23,9 @@ Passes = Callable[[Any, Envelope], bool]
 class Mapping:
     """Reads the records of one source. It is pure: the same record gives the same fields.
 
-    Raises ValueError if it is no mapping; the message says which field, and what is allowed.
+    Raises ValueError if the mapping is invalid; the message says which field, and what is allowed.
 
-    ``schemas``: where the schemas are that records name; they must be loaded before, see `lacking`.
+    ``schemas``: the schemas that records name; they must be loaded before, see `lacking`.
     """
 
     def __init__(self, source: Source, schemas: Schemas | None = None) -> None:
@@ -55,7 +55,7 @@ class Mapping:
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
-        # What is too long is not read, not even for this.
+        # A value that is too long is not read, not even for this.
         found = [] if not value or len(value) > self._longest else [self._format.lacking(value, headers)]
         if key and self._key is not None and len(key) <= self._longest_key:
             found.append(self._key.lacking(key, headers))
@@ -64,10 +64,11 @@ class Mapping:
     def read(
         self, value: bytes | None, key: bytes | None, headers: Headers, topic: str, timestamp: int
     ) -> dict[str, Any] | Refusal:
-        """Return the fields of a record by their names, or why it is none; ``carried`` is what goes on to its answer.
+        """Return the fields of a record by name, or why it is refused.
 
-        What a record does not hold is left out, and the decoder says what is missing. Values are of the types that
-        JSON has.
+        ``carried``: headers and fields for its answer.
+
+        Missing fields are left out, and the decoder reports them. Values have the types of JSON.
 
         ``value``, ``key``, ``headers``, ``topic`` and ``timestamp``: as they came; the timestamp is Kafka's, ms.
         """
@@ -78,7 +79,7 @@ class Mapping:
                 raise Unfit("oversized", f"the value has {len(value)} bytes, more than {self._longest}")
             try:
                 record = _loads(value) if self._is_json and value else self.decoded(value, headers)
-            except orjson.JSONDecodeError:  # mostly a frame stands before it
+            except orjson.JSONDecodeError:  # mostly because of a frame before the value
                 record = self.decoded(value, headers)
             if type(record) is not dict:
                 raise Unfit("not_object", f"the value is no object: {short(record)}")
@@ -107,7 +108,7 @@ class Mapping:
         return made
 
     def decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
-        """Return what a value says, before it is mapped; raises Unfit if it is not of the format."""
+        """Decode a value without mapping it; raises Unfit if it does not have the format."""
         if value is None:
             raise Unfit(PASSED, "the record has no value: it is a tombstone")
         if not value:
@@ -129,7 +130,7 @@ class Mapping:
                 made["carried"] = carried
 
     def _left(self, record: Any, envelope: Envelope | None) -> dict[str, Any] | None:  # noqa: ANN401 - what was decoded
-        """Return the fields that can be read of a forecast some of whose fields cannot."""
+        """Return the readable fields of a forecast that has unreadable ones."""
         if not self._forecasts or envelope is None:
             return None
         made: dict[str, Any] = {}
@@ -160,11 +161,11 @@ _FILTERED: Final = Refusal(PASSED, "when does not hold")
 
 
 def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
-    """Return what says by ``when`` whether a record is one of the source; None where all are.
+    """Return a test, from ``when``, whether a record belongs to the source; None if all do.
 
-    Raises ValueError if it is no table of filters.
+    Raises ValueError if it is not a table of filters.
 
-    ``table``: by reference, what is wanted there: a value, one of a list, or a table of ``not``, ``exists``, ``min``,
+    ``table``: by reference, the wanted value: a value, one of a list, or a table of ``not``, ``exists``, ``min``,
       ``max``.
     ``reference``: compiles references.
     """
@@ -207,7 +208,7 @@ def _named(path: str, name: str, given: Spec) -> Callable[[Any], bool]:
 
 
 def _compared(value: Any) -> object:  # noqa: ANN401 - whatever stands there
-    """Return what a value is compared by: numbers by value, all else by its text, so that true is not 1."""
+    """Return the form of a value for comparison: numbers by value, all else by text, so that true is not 1."""
     if type(value) in (int, float):
         return value
     return text(value)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from streams.sources.fields import FORECAST, OUTCOME
 
-#: What becomes of forecasts that come another way than their labels.
+#: Consequence if forecasts come another way than their labels.
 UNROUTED: Final = (
     "Labels that come through intake find no forecast that it did not write; with silence that is learnt as a good "
     "one. Send forecasts to the topic of a source, too: see docs/how-to/decide.md"
@@ -22,13 +22,13 @@ SCOPED: Final = (
 class Source:
     """Topics whose records are mapped, as the TOML file says."""
 
-    #: As the file names it.
+    #: Name in the file.
     name: str
     #: ``forecast`` or ``outcome``.
     role: str
     #: Names of topics.
     topics: tuple[str, ...]
-    #: The mapping, as the file gives it, without name and topics.
+    #: The table of the mapping in the file, without name and topics.
     table: Mapping[str, Any] = field(compare=False)
 
 
@@ -47,7 +47,7 @@ def routed(modes: Sequence[Mode], role: str) -> bool:
 
 
 def read_directly(modes: Sequence[Mode], topics: tuple[str, str]) -> dict[int, tuple[str, Source | None]]:
-    """Return the inputs, by their number, that intake does not write: name, and the source that maps it if one does."""
+    """Return the inputs that intake does not write, by number: name, and the source that maps it, if any."""
     found: dict[int, tuple[str, Source | None]] = {}
     for topic, role in enumerate((FORECAST, OUTCOME)):
         if not routed(modes, role):

@@ -1,4 +1,4 @@
-"""``.proto`` files as text: every registry gives a Protobuf schema so, and only some give its descriptor."""
+"""Compiles ``.proto`` files: every registry gives a Protobuf schema as such text, only some give its descriptor."""
 
 import re
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from grpc_tools import protoc
 
 #: Names of files that may be imported.
 _NAME: Final = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-#: Where the files stand that every schema may import.
+#: Directory of files that every schema may import.
 _WELL_KNOWN: Final = Path(grpc_tools.__file__).parent / "_proto"
 
 
 def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
-    """Return what protoc makes of files, given by name and text, and of all that they import, which comes first.
+    """Compile files, given by name and text, by protoc; return descriptors of them and their imports, imports first.
 
-    A map's entry stands behind all other messages of its message, so that these are counted as Confluent's serializer
-    for Java counts them.
+    In each message, entries of maps come behind all other messages, so that indices agree with Confluent's serializer
+    for Java.
 
-    Raises ValueError if protoc does not take one; it writes to stderr what is wrong.
+    Raises ValueError if protoc refuses a file; protoc writes to stderr what is wrong.
     """
     with TemporaryDirectory(prefix="trueup-protoc-") as directory:
         root = Path(directory)
         for name, text in files:
             if not _NAME.fullmatch(name) or ".." in name.split("/"):
-                raise ValueError(f"{name[:60]!r} is no name of a file that can be imported")
+                raise ValueError(f"{name[:60]!r} is not allowed as the name of an imported file")
             place = root / name
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
         including = [f"--proto_path={each}" for each in (root, _WELL_KNOWN)]
         named = [str(root / name) for name, _ in files]
         if protoc.main(["protoc", *including, "--include_imports", f"--descriptor_set_out={made}", *named]):
-            raise ValueError("protoc does not take it as a .proto file: see what it wrote to stderr")
+            raise ValueError("protoc refuses it as a .proto file: see its message on stderr")
         found = list(FileDescriptorSet.FromString(made.read_bytes()).file)
     for file in found:
         _order(file.message_type)

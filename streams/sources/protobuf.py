@@ -28,13 +28,13 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import PROTOBUF, Fetched, SchemaId
 from streams.sources.schemas import KnownSchemas, Schemas
 
-#: The files that every schema may refer to without saying where they are.
+#: Files that every schema may import without giving them.
 _WELL_KNOWN: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 }
-#: What Protobuf's library raises where a value, or a schema that it took, is not as it should be: a map whose entries
-#: have no ``value`` is a KeyError.
+#: Errors of Protobuf's library for a wrong value, or for a wrong schema that it accepted: a map whose entries have no
+#: ``value`` gives a KeyError.
 _MALFORMED: Final = (
     DecodeError,
     json_format.Error,
@@ -54,7 +54,7 @@ class Protobuf:
     Numbers of 64 bits are text, as in Protobuf's JSON; a Timestamp is text in RFC 3339; fields without presence have
     their defaults.
 
-    Raises ValueError if the schema is none, or has no such message.
+    Raises ValueError if the schema is invalid, or has no such message.
 
     ``schema, message``: a FileDescriptorSet in base64 and the full name of the one message of all values, which then
       have no id; None: each names its own.
@@ -88,9 +88,9 @@ class Protobuf:
 
 
 def _require_known(message: Message) -> None:
-    """Raise Unfit if unknown fields of a message show that it is another one: what it lacks would pass for defaults.
+    """Raise Unfit if unknown fields show that this is another message: its missing fields would pass for defaults.
 
-    Fields of other numbers are those of a later version; but then some field is known.
+    Unknown fields alone may come from a later version of the message, but then some field is known.
     """
     known = cast("Descriptor", message.DESCRIPTOR)
     unknown = UnknownFieldSet(message)
@@ -102,13 +102,13 @@ def _require_known(message: Message) -> None:
 
 
 class _Messages:
-    """The messages of a schema that a registry has; raises ValueError or TypeError if it is none."""
+    """The messages of a schema from a registry; raises ValueError or TypeError if the schema is invalid."""
 
     def __init__(self, fetched: Fetched) -> None:
         texts = [*fetched.references, (_FILE, fetched.text)]
         try:
             files = [_descriptor(text, name) for name, text in texts]
-        except (DecodeError, ValueError):  # the registry gives files as text
+        except (DecodeError, ValueError):  # the registry gave files as text
             files = proto_file.descriptors(texts)
         self._pool = _pool(_closed(files))
         self._file = next(file for file in files if file.name == _FILE)
@@ -132,14 +132,14 @@ def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:
     for index in place:
         found = list(messages)
         if not 0 <= index < len(found):
-            raise LookupError(f"it has no message at place {list(place)}")
+            raise LookupError(f"the schema has no message at place {list(place)}")
         names.append(found[index].name)
         messages = found[index].nested_type
     return ".".join(names)
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto:
-    """Return a file's descriptor, which is given in base64, under the name by which others refer to it."""
+    """Decode a file's descriptor from base64, and give it the name by which other files refer to it."""
     found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     found.name = name
     return found
@@ -161,7 +161,7 @@ def _of_set(schema: str, message: str) -> type[Message]:
         files = FileDescriptorSet.FromString(base64.b64decode(schema, validate=True)).file
     except (DecodeError, binascii.Error, ValueError):
         raise ValueError(
-            "it is no FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
+            "it is not a FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
         ) from None
     try:
         return GetMessageClass(_pool(files).FindMessageTypeByName(message))

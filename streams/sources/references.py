@@ -9,7 +9,7 @@
 ``"{model}-{land}"``   a template: text with references in braces; ``{{`` and ``}}`` are braces
 =====================  ===============================================================================================
 
-What is not there is None, and so is null. A template of which a part is None is None.
+A missing value is None, and so is null. A template is None if a part of it is None.
 """
 
 import re
@@ -22,13 +22,13 @@ from uuid import UUID
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-#: What comes with a value: the key as it was decoded, headers, topic, and the Kafka timestamp, ms. A plain tuple, which
-#: is made in a tenth of the time of a named one.
+#: What comes with a value: the decoded key, headers, topic, and the Kafka timestamp, ms. It is a plain tuple, which
+#: takes a tenth of the time of a named one.
 Envelope = tuple[Any, Headers, str, int]
 
 
 class KafkaTime(int):
-    """The Kafka timestamp: ms, whatever the unit of other times is."""
+    """A Kafka timestamp: always ms, whatever the unit of other times is."""
 
 
 #: Reads something from a decoded value and its envelope.
@@ -45,7 +45,7 @@ def reader(reference: str) -> Read:
 
 
 def plain(reference: str) -> str | None:
-    """Return the name of a reference that is a plain name, as most are; else None."""
+    """Return the name if a reference is only a name, as most are; else None."""
     if "{" in reference or reference.startswith("@"):
         return None
     path = steps(reference)
@@ -60,7 +60,7 @@ def uses_key(reference: str) -> bool:
 def steps(path: str) -> tuple[str | int, ...]:
     """Return the names and indices of a path.
 
-    Raises ValueError if it is none.
+    Raises ValueError if it is not a path.
 
     >>> steps('a.b[0]."c.d"')
     ('a', 'b', 0, 'c.d')
@@ -172,9 +172,9 @@ def _template(template: str) -> Read:
 
 
 def text(value: object) -> str | None:
-    """Return the text of a text, a whole number, a truth value, a date, a UUID or bytes in UTF-8; None of all else.
+    """Return a text, whole number, truth value, date, UUID, or bytes in UTF-8 as text; None for all else.
 
-    A number with a fraction has no one text: 0.1 and 1e-1 are the same.
+    A number with a fraction has no unique text: 0.1 and 1e-1 are the same.
     """
     if type(value) is str:
         return value

@@ -1,4 +1,4 @@
-"""Why a source record became no record, and the exception that carries it there."""
+"""Refusals of source records, and the exception that carries them."""
 
 from reprlib import Repr
 from typing import Any, Final, NamedTuple
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 PASSED: Final = "passed"
 #: Most characters of a value in a message.
 _SHORT: Final = 60
-#: Looks at no more of a value than is shown of it: it may be long, or nest a thousand levels.
+#: Shows only the first part of a value, which may be long, or nest a thousand levels.
 _SHOWN: Final = Repr()
 _SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = 4 * _SHORT
 _SHOWN.maxdict = _SHOWN.maxlist = _SHORT
@@ -15,13 +15,13 @@ _SHOWN.maxlevel = _SHORT
 
 
 class Refusal(NamedTuple):
-    """A source record that becomes nothing."""
+    """Why a source record becomes nothing."""
 
     #: One of `streams.records.decoding.REASONS`, or `PASSED`.
     reason: str
-    #: The same for people, with the field and what stands there.
+    #: The reason in words, with the field and its value.
     why: str
-    #: The fields of a forecast that could be read.
+    #: The readable fields of a forecast.
     fields: dict[str, Any] | None = None
 
     @property
@@ -30,11 +30,11 @@ class Refusal(NamedTuple):
         return self.reason == PASSED
 
 
-class Unfit(Exception):  # noqa: N818 - carries a reason from the mapping's parts to its door
+class Unfit(Exception):  # noqa: N818 - carries a reason out of the mapping
     """A source record cannot be read; the arguments are those of a `Refusal`."""
 
 
 def short(value: object) -> str:
-    """Return a value as it is shown in a message, cut at 60 characters."""
+    """Return a value for a message, cut at 60 characters."""
     text = _SHOWN.repr(value)
     return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."

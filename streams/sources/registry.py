@@ -1,9 +1,9 @@
-"""A schema registry with the REST interface of Confluent's: who it is, and what it says of a schema.
+"""A schema registry with Confluent's REST interface: its address, and requests for schemas.
 
 The interface is that of https://docs.confluent.io/platform/current/schema-registry/develop/api.html; other registries
-(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested: it gives Protobuf as text
-whatever is asked for, has no GUIDs, and compares schemas letter by letter unless they are to be normalized. Older ones,
-Hortonworks Registry 0.9.1 say, refuse a field that they do not know: that a schema is Avro, the default, is not sent.
+(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested: it always gives Protobuf as
+text, has no GUIDs, and compares schemas letter by letter unless normalization is requested. Older registries, such as
+Hortonworks Registry 0.9.1, refuse unknown fields, so the default type, Avro, is not sent.
 """
 
 import logging
@@ -28,9 +28,9 @@ SchemaId = int | str
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 #: Longest wait for an answer, s.
 SECONDS: Final = 10.0
-#: Longest answer that is read, bytes.
+#: Longest answer, bytes.
 LONGEST: Final = 16 << 20
-#: Most schemas that one refers to, directly or not, and longest chain of them.
+#: Most schemas to which one refers, directly or not, and the longest chain of references.
 _MOST, _DEEPEST = 1000, 100
 #: Statuses for missing permission, and statuses for a refused schema, which do not change by themselves.
 _FORBIDDEN: Final = (401, 403)
@@ -47,7 +47,7 @@ class RegistryError(RuntimeError):
 
 
 class RegistryForbiddenError(RegistryError):
-    """The registry does not allow reading this."""
+    """The registry does not allow this user to read."""
 
 
 class RefusedError(ValueError):
@@ -59,13 +59,13 @@ class _IncompleteError(Exception):
 
 
 class Fetched(NamedTuple):
-    """A schema as the registry has it."""
+    """A schema from the registry."""
 
     #: `AVRO`, `PROTOBUF`, or another kind that is not read.
     kind: str
-    #: The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
+    #: The schema; for Protobuf a FileDescriptorProto in base64 if the registry gives one, else the file's text.
     text: str
-    #: The schemas it refers to, by name, each after those that it refers to itself.
+    #: The schemas to which it refers, by name; each comes after its own references.
     references: tuple[tuple[str, str], ...]
 
 
@@ -123,7 +123,7 @@ class Registry:
         return context
 
     def session(self) -> aiohttp.ClientSession:
-        """Return what `fetch` asks with; close it."""
+        """Return a session for `fetch`; the caller closes it."""
         headers = dict(_ACCEPT)
         if self.username:
             headers["Authorization"] = aiohttp.encode_basic_auth(self.username, now(self.password) or "")
@@ -136,9 +136,9 @@ class Registry:
         )
 
     async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
-        """Return a schema with all it refers to; None if the registry does not have it, or not all that it refers to.
+        """Return a schema with all its references; None if the registry lacks it or one of them.
 
-        Raises RegistryError if the registry cannot be asked, or its answer is none.
+        Raises RegistryError if the registry cannot be reached, or its answer is invalid.
         """
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
         found = await self._get(session, path, absent=_ABSENT)
@@ -153,7 +153,7 @@ class Registry:
             await self._collect(session, found, references, set(), serialized=kind == PROTOBUF)
         except _IncompleteError as exc:
             await self._recognise(session)
-            log.warning("schema %s cannot be had, and records that name it are dead letters: %s", schema, exc)
+            log.warning("schema %s cannot be fetched, and records that name it are dead letters: %s", schema, exc)
             return None
         return Fetched(kind, _text(found), tuple(references.items()))
 
@@ -162,22 +162,22 @@ class Registry:
         try:
             known = await self._answer(session, _TYPES, _ABSENT) is not None
         except RegistryError:
-            known = True  # it is there, and not for everybody
+            known = True  # the registry is there, but needs a login
         if not known:
             raise RegistryError(
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
     async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
+        """Register an Avro schema under a subject, and return its id; an existing one, if it is registered already.
 
-        Raises RefusedError if it is not compatible with what the subject has, or registering is not allowed.
+        Raises RefusedError if it is not compatible with the subject's schemas, or registering is not allowed.
         Raises RegistryError as `fetch`.
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
     async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Return the id that an Avro schema has under a subject, however it is formatted there; register nothing.
+        """Return the id of an Avro schema under a subject, whatever its formatting; register nothing.
 
         Raises RefusedError if it is not registered there, or the subject may not be read.
         Raises RegistryError as `fetch`.
@@ -185,7 +185,7 @@ class Registry:
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
-        """Return the latest version of a subject as the registry has it; None if there is none.
+        """Return the latest version of a subject; None if there is none.
 
         Raises ForbiddenError if the subject may not be read.
         Raises RegistryError as `fetch`.
@@ -219,9 +219,9 @@ class Registry:
         serialized: bool,
         depth: int = 1,
     ) -> None:
-        """Add what a schema refers to; ``seen`` are the names that were met.
+        """Add the references of a schema; ``seen``: names met so far.
 
-        Raises _IncompleteError if the registry does not have all of it, or it is too much.
+        Raises _IncompleteError if the registry lacks a reference, or there are too many.
         Raises RegistryError as `fetch`.
         """
         for name, place in _references(found):
@@ -232,7 +232,7 @@ class Registry:
                 raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
             referred = await self._get(session, place, serialized=serialized, absent=_ABSENT)
             if referred is None:
-                raise _IncompleteError(f"there is no {place}, to which it refers")
+                raise _IncompleteError(f"it refers to {place}, which does not exist")
             await self._collect(session, referred, into, seen, serialized=serialized, depth=depth + 1)
             into[name] = _text(referred)
 
@@ -247,7 +247,7 @@ class Registry:
         path += "?format=serialized" if serialized else ""
         found = await self._answer(session, path, absent)
         if found is not None and not isinstance(found, dict):
-            raise RegistryError(f"{self._url(path)} answered no object")
+            raise RegistryError(f"{self._url(path)} answered something else than a JSON object")
         return found
 
     async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
@@ -269,7 +269,7 @@ class Registry:
 
 
 def _unasked(url: str, exc: Exception) -> RegistryError:
-    said = str(exc).replace(" ssl:default", "")  # aiohttp says so of connections without TLS, too
+    said = str(exc).replace(" ssl:default", "")  # aiohttp raises this for connections without TLS, too
     return RegistryError(f"{url} cannot be asked: {said or type(exc).__name__}")
 
 

@@ -14,7 +14,7 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import Fetched, Registry, SchemaId
 from streams.sources.wait import Wait
 
-#: How long a missing schema is remembered, s, and how many are.
+#: How long a missing schema is remembered, s, and most that are remembered.
 UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
 #: Most schemas asked for at once: many ids that do not exist must not delay all records.
@@ -24,14 +24,14 @@ Made = TypeVar("Made")
 
 
 class Schemas:
-    """What a registry has said.
+    """The answers of a registry.
 
-    ``registry``: where it is asked; None: nothing may be loaded.
+    ``registry``: None: nothing may be loaded.
     """
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
-        #: What it has not answered yet.
+        #: Questions that it has not answered yet.
         self.wait = Wait()
 
         self._known: dict[SchemaId, Fetched] = {}
@@ -47,9 +47,9 @@ class Schemas:
         return schema not in self._known and self._unknown.get(schema, 0.0) <= monotonic()
 
     async def load(self, schemas: Iterable[SchemaId] | Mapping[SchemaId, str]) -> None:
-        """Ask for schemas until the registry has answered, and say so where it does not.
+        """Ask for schemas until the registry has answered; log it while it does not.
 
-        ``schemas``: their ids, with the names of the sources whose records name them, where these are known.
+        ``schemas``: ids, with the names of the sources whose records name them, if known.
         """
         registry = self._registry
         if registry is None:
@@ -74,16 +74,16 @@ class Schemas:
         if found is not None:
             self._known[schema] = found
             return
-        if len(self._unknown) >= _MOST_UNKNOWN:  # ids are named by the records: do not let them fill memory
+        if len(self._unknown) >= _MOST_UNKNOWN:  # records choose the ids, so these must not fill memory
             self._unknown.clear()
         self._unknown[schema] = monotonic() + UNKNOWN_SECONDS
 
 
 class KnownSchemas(dict[SchemaId, Made]):
-    """What was made of schemas that records name, each once; so is found once what is wrong with one.
+    """Objects made of schemas that records name, each once; an error in a schema is found once, too.
 
-    ``kind``: of which they must be.
-    ``make``: makes it of a schema; raises ValueError or TypeError.
+    ``kind``: required kind of schema.
+    ``make``: makes the object of a schema; raises ValueError or TypeError.
     """
 
     def __init__(self, schemas: Schemas, kind: str, make: Callable[[Fetched], Made]) -> None:
@@ -92,11 +92,11 @@ class KnownSchemas(dict[SchemaId, Made]):
         self._refused: dict[SchemaId, Unfit] = {}
 
     def lacking(self, schema: SchemaId | None) -> SchemaId | None:
-        """Return a schema that has to be loaded before it is known; else None."""
+        """Return the id if its schema has to be loaded first; else None."""
         return schema if schema is not None and self._schemas.lacks(schema) else None
 
     def __missing__(self, schema: SchemaId) -> Made:
-        """Make what was not made before; raises Unfit if that cannot be."""
+        """Make the object of a schema; raises Unfit if it cannot be made."""
         fetched = self._schemas.get(schema)
         if fetched is None:  # the registry may have it later
             raise Unfit("schema", f"the registry has no schema {schema}")
@@ -104,7 +104,7 @@ class KnownSchemas(dict[SchemaId, Made]):
             raise Unfit(*self._refused[schema].args)
         try:
             if fetched.kind != self._kind:
-                raise ValueError(f"it is of {fetched.kind}, not of {self._kind}")
+                raise ValueError(f"its kind is {fetched.kind}, not {self._kind}")
             made = self[schema] = self._make(fetched)
         except (ValueError, TypeError) as exc:
             self._refused[schema] = Unfit("schema", f"schema {schema}: {exc}")

@@ -1,7 +1,7 @@
-"""Fields that most records have as they are to be: at one name of the record, and of the field's own type.
+"""Shortcuts for fields that most records have in the wanted form: under one name, and with the field's own type.
 
-Such a value is taken without the two calls that read any other: a third of what a mapping costs. Whatever is not so, is
-read as the mapping says.
+Such a value is taken without the two calls of a reader, which are a third of a mapping's cost. Any other value is read
+by the mapping.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from streams.sources import specs, transforms
 from streams.sources.references import plain
 from streams.sources.specs import Spec
 
-#: What is taken: nothing; text; a finite number; a number on a scale; a time in ms; text that stands for a label.
+#: Kinds of values: none; text; a finite number; a number on a scale; a time in ms; text that stands for a label.
 NOTHING, TEXT, NUMBER, SCALED, MS, LABEL = range(6)
 _KINDS: Final = {
     "event_id": TEXT,
@@ -25,13 +25,13 @@ _KINDS: Final = {
     "revision": NUMBER,
 }
 _LARGEST: Final = 1.7976931348623157e308
-#: Where it stands, its kind, the scale's begin and width, and the labels by their texts.
+#: Name of the field in the record, its kind, begin and width of the scale, and labels by text.
 Shortcut = tuple[str, int, float, float, Mapping[str, Any]]
 NONE: Final[Shortcut] = ("", NOTHING, 0.0, 1.0, {})
 
 
 def shortcut(field: str, spec: Spec) -> Shortcut:
-    """Return how a field may be taken; the specification has been checked."""
+    """Return the shortcut of a field, whose specification has been checked."""
     table = spec if isinstance(spec, dict) else {"path": spec}
     kind = _KINDS.get(field, NOTHING)
     references = specs.references(table["path"]) if "path" in table else []
@@ -53,7 +53,7 @@ def shortcut(field: str, spec: Spec) -> Shortcut:
 
 
 def taken(found: Any, kind: int, low: float, width: float, labels: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the field
-    """Return the field's value if it is as it is to be, else None; texts are left to the caller."""
+    """Return the field's value if it has the wanted form, else None; the caller checks texts."""
     if kind == LABEL:
         return labels.get(found) if type(found) is str else None
     if kind == MS:

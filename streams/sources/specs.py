@@ -1,4 +1,4 @@
-"""What the TOML file may say of a field, checked."""
+"""Checks what the TOML file says about a field."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -7,14 +7,14 @@ from streams.sources import transforms
 from streams.sources.refusal import PASSED, Unfit, short
 from streams.sources.transforms import Transform
 
-#: Something the file says, not checked yet.
+#: A part of the file, not checked yet.
 Spec = Any
 #: Keys that every field may have for the place of its value.
 _PLACE: Final = ("path", "constant", "default")
 
 
 def references(path: Spec) -> list[str]:
-    """Return a path, or several of which the first counts that is there, as a list; raises ValueError."""
+    """Return paths as a list; the first that has a value will count; raises ValueError."""
     given = path if isinstance(path, list) else [path]
     if not given or not all(isinstance(each, str) and each for each in given):
         raise ValueError(f"a path is text such as a.b[0].c, or a list of them, got {path!r}")
@@ -22,7 +22,7 @@ def references(path: Spec) -> list[str]:
 
 
 def table(spec: Spec, *allowed: str) -> dict[str, Spec]:
-    """Return what is said of a field as a table: a text or a list of texts is its path."""
+    """Return the specification of a field as a table: a text or a list of texts is its path."""
     if not isinstance(spec, dict):
         return {"path": spec}
     table = only(spec, *_PLACE, *allowed)
@@ -32,7 +32,7 @@ def table(spec: Spec, *allowed: str) -> dict[str, Spec]:
 
 
 def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
-    """Return a table that has no other settings than those allowed; raises ValueError."""
+    """Return a table, checked for settings that are not allowed; raises ValueError."""
     if not isinstance(spec, dict):
         raise ValueError(f"is a table of {', '.join(allowed)}, got {short(spec)}")  # noqa: TRY004 - as above
     known(spec, allowed)
@@ -40,7 +40,7 @@ def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
 
 
 def known(table: Iterable[str], allowed: Iterable[str], what: str = "") -> None:
-    """Raise ValueError if a table has other settings than those allowed; ``what``: what it is, and a space."""
+    """Raise ValueError if a table has a setting that is not allowed; ``what``: name of the table, and a space."""
     for name in table:
         if name not in allowed:
             raise ValueError(f"{what}has no setting {name!r}; there are: {', '.join(allowed)}")
@@ -59,7 +59,7 @@ def checked(transform: Transform, value: Spec) -> Spec:
 
 
 def scale(table: Mapping[str, Spec]) -> str | tuple[float, float]:
-    """Return the scale of a score: its name, or what stands for 0 and for 1; raises ValueError."""
+    """Return the scale of a score: its name, or the values for 0 and for 1; raises ValueError."""
     given = table.get("scale", "probability")
     named = (*transforms.SCALES, transforms.LOG_ODDS)
     if isinstance(given, str):

@@ -1,6 +1,6 @@
-"""What a mapping makes of the values it finds: numbers, probabilities, times, labels and features.
+"""Conversions of a mapping: values to numbers, probabilities, times, labels and features.
 
-Each function returns another that takes a value which is not None and returns the field's, or raises `Unfit`.
+Each function returns a converter, which takes a value that is not None and returns the field's, or raises `Unfit`.
 """
 
 import math
@@ -17,12 +17,12 @@ from streams.sources.refusal import PASSED, Unfit, short
 
 Transform = Callable[[Any], Any]
 
-#: Scales of a score by name. A pair of numbers is a range: what stands for 0, and what stands for 1.
+#: Scales of a score by name. A pair of numbers is a range: the values for 0 and for 1.
 SCALES: Final[Mapping[str, tuple[float, float]]] = {"probability": (0, 1), "percent": (0, 100)}
 LOG_ODDS: Final = "log-odds"
-#: Ms in a unit of time that numbers are in.
+#: Ms in each unit of time.
 UNITS: Final[Mapping[str, float]] = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
-#: What a table of labels says of records to pass over, and of values it does not name.
+#: Words of a table of labels: *pass over*, and *any other value*.
 SKIP, OTHER = "skip", "*"
 #: Times that a number in an unknown unit probably means, ms: 1990 to 2100.
 _PLAUSIBLE: Final = (631_152_000_000, 4_102_444_800_000)
@@ -32,14 +32,14 @@ _DIGITS: Final = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,9})?")
 
 
 def texts(reason: str, field: str) -> Transform:
-    """Return what makes text of a value."""
+    """Return a converter to text."""
 
     def transform(value: Any) -> str:  # noqa: ANN401 - whatever stands there
         if type(value) is str:
             return value
         found = text(value)
         if found is None:
-            raise Unfit(reason, f"{field} is {short(value)}, which has no one text")
+            raise Unfit(reason, f"{field} is {short(value)}, which has no unique text")
         return found
 
     return transform
@@ -58,13 +58,13 @@ def numbers(reason: str, field: str) -> Transform:
                 found = math.nan
             if math.isfinite(found):
                 return found
-        raise Unfit(reason, f"{field} is {short(value)}, which is no number")
+        raise Unfit(reason, f"{field} is {short(value)}, which is not a number")
 
     return transform
 
 
 def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Transform:
-    """Return what makes a probability of a score; one beyond the scale is left to the decoder, which refuses it."""
+    """Return a converter from scores to probabilities. The decoder refuses a score beyond the scale."""
     number = numbers(reason, field)
     if scale == "probability":
         return number
@@ -87,11 +87,11 @@ def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Tran
 
 
 def times(unit: str | None, form: str | None, zone: str, field: str) -> Transform:
-    """Return what makes ms since 1970 of a time.
+    """Return a converter from times to ms since 1970.
 
-    ``unit``: of `UNITS`, what numbers are in; None: ms, and text is never a number.
-    ``form``: of text, as strptime reads it; None: ISO 8601, of which RFC 3339 is a part.
-    ``zone``: of times that do not say their offset.
+    ``unit``: unit of numbers, one of `UNITS`; None: ms, and text is never a number.
+    ``form``: format of text for strptime; None: ISO 8601, which includes RFC 3339.
+    ``zone``: time zone of times without an offset.
     """
     factor = UNITS[unit or "ms"]
     there: tzinfo = UTC if zone == "UTC" else ZoneInfo(zone)
@@ -129,7 +129,7 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
 
 
 def _hint(value: Any, unit: str | None) -> str:  # noqa: ANN401 - whatever stands there
-    """Return which unit a number seems to be in that is no time as it is; empty, if it seems to be in none."""
+    """Return a hint at the unit that a wrong time seems to have; empty if none fits."""
     if type(value) in (int, float, Decimal) or (type(value) is str and _DIGITS.fullmatch(value)):
         number = abs(float(value))
         for each, factor in UNITS.items():
@@ -145,7 +145,7 @@ def _ms(at: datetime, zone: tzinfo) -> int:
 
 
 def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
-    """Return what makes a label of a value.
+    """Return a converter to labels.
 
     ``table``: the label by the text of the value; None: pass the record over. Without a table the label is a number or
     a truth value.

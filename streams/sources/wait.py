@@ -1,4 +1,4 @@
-"""Waiting for the registry: it is asked again until it answers, and how long that takes is said and shown."""
+"""Waits for the registry: asks again until it answers, and reports how long that takes."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger("trueup")
 
 #: Pause before the registry is asked again, s: the first, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-#: What a process says of itself that waits.
+#: The state of a process that waits, in words.
 WAITING: Final = "waiting for the schema registry"
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Wait:
     """Questions that the registry has not answered yet; any thread may ask `seconds`."""
 
     def __init__(self) -> None:
-        #: What each question is about that failed once, and when it was first asked, s of a clock that only counts.
+        #: Subject of each question that failed once, and when it was first asked, s of a monotonic clock.
         self._began: list[tuple[float, str]] = []
 
     @property
@@ -32,7 +32,7 @@ class Wait:
 
     @property
     def said(self) -> str:
-        """The longest wait of a process, as text without names; empty if it does not wait."""
+        """The longest wait of a process, in words without names; empty if it does not wait."""
         waited = min(tuple(self._began), default=None)
         return "" if waited is None else f"{WAITING}, for {waited[1]}"
 
@@ -40,8 +40,8 @@ class Wait:
         """Ask until there is an answer, and return it.
 
         ``ask``: asks once; `RegistryError` says that asking again may help, anything else is raised.
-        ``about``: what is asked for; the log names it, and so do probes.
-        ``whose``: whose records ask for it; only the log names them.
+        ``about``: subject of the question, for the log and the probes.
+        ``whose``: sources whose records need the answer, for the log only.
         """
         pause, began = FIRST_PAUSE, monotonic()
         try:

@@ -143,11 +143,11 @@ def test_arguments_that_are_not_allowed_are_refused_with_the_reason(command: str
     ("command", "said"),
     [
         ("load", "load needs --table FILE, or --forecasts FILE and --outcomes FILE"),
-        ("load --id id", "--id is of a table"),
+        ("load --id id", "--id is for a table"),
         ("load --table x.csv --score p --label y --time t", "load needs --id"),
         ("forget --key=", "--key is empty"),
         ("forget --scope shop", "name events, or --key KEY"),
-        ("letters --dry-run", "are of 'trueup letters send'"),
+        ("letters --dry-run", "are for 'trueup letters send'"),
         ("letters --last soon", "--last: 'soon' is not a duration"),
         ("topics create --retention 1w", "'1w'"),
     ],

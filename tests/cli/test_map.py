@@ -134,9 +134,9 @@ def test_each_version_of_the_model_has_a_map(history: str, streams: Path, trueup
 @pytest.mark.parametrize(
     ("stream", "plan", "options", "status", "message"),
     [
-        ("s", SEGMENTED, "--of channel=web", MISCONFIGURED, "'channel' is no segment with a value"),
-        ("s", SEGMENTED, "--as sql --diff 2024-01-01T00:00Z", MISCONFIGURED, "SQL of one"),
-        ("s", SEGMENTED, "--at 2024-01-01T00:00Z", MISCONFIGURED, "are of topics, not of files"),
+        ("s", SEGMENTED, "--of channel=web", MISCONFIGURED, "'channel' is not a segment with a value"),
+        ("s", SEGMENTED, "--as sql --diff 2024-01-01T00:00Z", MISCONFIGURED, "SQL only one"),
+        ("s", SEGMENTED, "--at 2024-01-01T00:00Z", MISCONFIGURED, "are for topics, not for files"),
         ("s", '[streams.s]\ncalibrator = "quantile"', "", MISCONFIGURED, "quantile does not serve one probability"),
         ("other", SEGMENTED, "", 1, "no stream 'other'; there are: s"),
     ],

@@ -261,7 +261,7 @@ def test_a_challenger_that_has_learnt_what_nobody_compared_is_not_called_cold(tr
         (20, 0.5, "brier", 0, "restart the workers"),
         (21, 0.5, "brier", 1, "histogram is not promoted: 20 events have resolved under both, 21 are asked for"),
         (20, 2.0, "brier", 1, "it has to be two errors below 0"),
-        (20, 0.5, "pinball", MISCONFIGURED, "the losses of such streams are brier, log"),
+        (20, 0.5, "pinball", MISCONFIGURED, "this kind of stream has the losses brier, log"),
         (20, 0.5, "better soon", MISCONFIGURED, "write LOSS, or 'LOSS better for N days'"),
     ],
 )

@@ -74,14 +74,14 @@ def test_table_at_eighty_columns_breaks_no_word(files: str, trueup: Trueup) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--segments country", "--segments is of a table: give --table FILE, too"),
-        ("--stream-name s", "--stream-name is of a table"),
-        ("--last 7d", "are of topics, not of files"),
+        ("--segments country", "--segments is for a table: give --table FILE, too"),
+        ("--stream-name s", "--stream-name is for a table"),
+        ("--last 7d", "are for topics, not for files"),
         ("--volume 1.5", "must be above 0 and at most 1"),
         ("--calibrator nothing", "unknown calibrator"),
         ("--streams nowhere.toml", "cannot read nowhere.toml"),
         ("--write-state x", "--write-state needs topics"),
-        ("--calibrator platt --calibrator minimax --output x", "of one configuration"),
+        ("--calibrator platt --calibrator minimax --output x", "take one configuration"),
     ],
 )
 def test_what_cannot_be_is_said(files: str, arguments: str, said: str, trueup: Trueup) -> None:

@@ -48,7 +48,7 @@ def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, trueup: T
     assert lines[2].startswith(
         "records.json:3  dead letter, probability: p is not a number in [0, 1]; it was mapped to"
     )
-    assert lines[3] == "records.json:4  dead letter, probability: p is 'high', which is no number"
+    assert lines[3] == "records.json:4  dead letter, probability: p is 'high', which is not a number"
     assert lines[4].startswith("records.json:5  dead letter, not_json: the value is not JSON")
     none = trueup(f"streams try labels {file} --records 1 --json")
     assert (none.status, none.json["record"]) == (1, None), "not one is a label"

@@ -98,8 +98,8 @@ def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("calibrator", "shadow", "complaint"),
     [
-        ("platt", [("platt", {})], "platt is what serves already"),
-        ("minimax", [("minimax", {"grid": GRID})], "minimax is what serves already"),
+        ("platt", [("platt", {})], "platt already serves"),
+        ("minimax", [("minimax", {"grid": GRID})], "minimax already serves"),
         ("platt", [("twospeed", {}), ("minimax", {}), ("twospeed", {})], "names twospeed twice"),
         ("platt", [("quantile", {"levels": (0.25, 0.5)})], "quantile cannot be a challenger"),
         ("multiclass", [("platt", {})], "takes another forecast"),

@@ -191,7 +191,7 @@ def test_other_levels_or_classes_are_other_segments() -> None:
         (PLAIN["classes"], Challenger("multiclass", {"classes": 4}), "need classes = 3"),
         (PLAIN["numbers"], OTHERS["classes"], "takes another forecast"),
         (Policy("platt"), OTHERS["numbers"], "takes another forecast"),
-        (PLAIN["classes"], Challenger("multiclass", {"classes": 3, "each": "platt"}), "what serves already"),
+        (PLAIN["classes"], Challenger("multiclass", {"classes": 3, "each": "platt"}), "already serves"),
     ],
 )
 def test_a_challenger_that_cannot_be_compared_is_refused(policy: Policy, shadow: Challenger, said: str) -> None:

@@ -116,4 +116,4 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     refuses(made, "it is of another partition: 3, not 4", OF | {"partition": 4})
     refuses(made, "it is of another forecasts", OF | {"forecasts": ["forecasts", "cluster", "topic", 1]})
     topics.in_force[0] = replace(topics.in_force[0], owner="else", configuration=topics.in_force[1].configuration)
-    refuses(made, "says otherwise who had taken the partition up before")
+    refuses(made, "names other earlier owners of the partition")

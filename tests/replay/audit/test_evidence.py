@@ -259,7 +259,7 @@ def test_entries_that_overlap_must_agree() -> None:
     topics.records["journal"].insert(2, Kept(2, None, first._replace(topics=other).encode(), 0))
     found = difference(topics)
     assert (found.topic, found.offset) == ("journal", 2)
-    assert "contradicts those before it" in found.what
+    assert "contradicts earlier ones" in found.what
 
 
 def test_an_entry_that_says_nothing_new_ends_no_audit_whatever_build_wrote_it() -> None:

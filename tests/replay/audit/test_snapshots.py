@@ -109,7 +109,7 @@ def test_a_snapshot_is_read_as_it_was_written_and_refused_where_a_bit_is_not(fil
 def test_a_snapshot_of_another_version_is_refused_with_both(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = snapshot.read(file)
     monkeypatch.setattr(snapshot, "VERSION", 2)
-    with pytest.raises(SnapshotError, match="it is of version 1, this reads 2"):
+    with pytest.raises(SnapshotError, match="its format has version 1, this program reads 2"):
         snapshot.read(file)
     assert orjson.loads(made.encode())["version"] == 2
 

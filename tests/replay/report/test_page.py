@@ -9,7 +9,7 @@ import pytest
 
 from agents.status.markup import coordinate, tag, text
 from cli.main import main
-from replay.report.page import DEFINITIONS, page
+from replay.report.page import DEFINITIONS, TEMPLATES, page
 from replay.report.warnings import cautions
 from replay.result import Result
 from tests.replay.history import replayed
@@ -86,6 +86,15 @@ def test_page_says_what_was_read_what_ran_and_how_it_is_defined(result: Result) 
         assert definition in told
     assert result.run in told
     assert "14 Nov 2023" in told
+
+
+def test_every_score_over_a_column_is_defined() -> None:
+    defined = {word.lower() for name, _ in DEFINITIONS for word in name.split(", ")}
+    template = (TEMPLATES / "specialists.html").read_text()
+    tables = re.findall(r'p\.table\("(?:comparison|ranks)", .*, \[(.+)\], \w+\) %\}', template)
+    assert len(tables) == 2
+    over = {word.strip().lower() for table in tables for word in re.findall(r'"([^"]*)"', table)}
+    assert over - defined - {"", "outcomes", "mean", "different"} == set()
 
 
 def test_labels_that_come_for_some_scores_only_are_warned_of(result: Result) -> None:

@@ -1,8 +1,12 @@
 """Names, options and compositions."""
 
+from pathlib import Path
+
 import pytest
 
 from state.calibrators import MAX_FEATURES, REGISTRY, VECTORS, check, kind, make
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "calibrators.md"
 
 
 @pytest.mark.parametrize("spec", [*REGISTRY, *VECTORS])
@@ -91,3 +95,9 @@ def test_every_part_of_a_chain_draws_by_its_own_key() -> None:
     draws = [chain.front._draw, chain.back.front._draw, chain.back.back._draw]
     assert len({draw(b"e") for draw in draws}) == 3
     assert [draw(b"e") for draw in draws[1:]] == [pair.front._draw(b"e"), pair.back._draw(b"e")]
+
+
+def test_the_page_says_when_to_use_each_calibrator() -> None:
+    table = PAGE.read_text().split("| use | when |")[1].split("\n\n")[0]
+    uses = {name for line in table.splitlines() for part in line.split("|")[1:2] for name in part.split("`")[1::2]}
+    assert {name for use in uses for name in use.split("+")} == {*REGISTRY, *VECTORS}

@@ -67,5 +67,5 @@ def test_new_connections_see_a_renewed_certificate_and_a_broken_renewal_changes_
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(run()) == ["first", "first", "second"]
     assert [each.message for each in caplog.records] == [
-        f"cannot load {chain}; new connections use what was read before"
+        f"cannot load {chain}; new connections use the last content that could be read"
     ]

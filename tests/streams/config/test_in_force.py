@@ -175,10 +175,10 @@ def test_records_that_are_missing_or_altered_are_refused() -> None:
         with pytest.raises(InForceError, match="is missing"):
             in_force.read(found[:lost] + found[lost + 1 :])
     key, part = found[0]
-    with pytest.raises(InForceError, match="is not what its name says"):
+    with pytest.raises(InForceError, match="does not have the hash in its name"):
         in_force.read([(key, part.replace(b"0", b"1")), *found[1:]])
     key, said = found[-1]
-    with pytest.raises(InForceError, match="of version 2, this reads 1"):
+    with pytest.raises(InForceError, match="has version 2, this program reads 1"):
         in_force.read([*found[:-1], (key, orjson.dumps(orjson.loads(said) | {"version": 2}))])
     backwards = in_force.records(InForce(41, 999, (599, 400), NOW.configuration), 300)
     with pytest.raises(InForceError, match="claim 41 took the partition up after 999 records, claim 40"):

@@ -226,7 +226,7 @@ def test_challengers_are_names_or_tables_with_options() -> None:
         ("[{}]", "a challenger is the name of a calibrator, or a table that has one, got {}"),
         ('[{ calibrator = "platt", ttl = "3d" }]', "a challenger has no setting 'ttl'"),
         ("[{ calibrator = 3 }]", "calibrator must be of type str, got 3"),
-        (f'["{DEFAULT}"]', f"challenger {DEFAULT} is what serves already"),
+        (f'["{DEFAULT}"]', f"challenger {DEFAULT} already serves"),
     ],
 )
 def test_challengers_that_cannot_be_are_refused_with_their_place(shadow: str, complaint: str) -> None:
@@ -291,7 +291,7 @@ def test_weight_and_label_rate_are_paths_and_the_rate_may_be_a_number() -> None:
             "review (0.02) stands behind block (0.3): order them from",
         ),
         ("bands = { a = 0, b = 0.3, c = 0.3 }", "c (0.3) stands behind b (0.3)"),
-        ("bands = { review = 0.02, Review = 0.3 }", "'review' stands twice: give each band a name of its own"),
+        ("bands = { review = 0.02, Review = 0.3 }", "'review' is used twice: give each band its own name"),
         ("bands = { review = 0.02, review = 0.3 }", "Duplicate inline table key 'review' (at line 2, column 38)"),
         ("bands = { review = '120%' }", "bands: review = 120%: a share must be above 0% and below 100%"),
         ("bands = { review = '0%' }", "review = 0%: a share must be above 0%"),
@@ -305,13 +305,13 @@ def test_weight_and_label_rate_are_paths_and_the_rate_may_be_a_number() -> None:
         ("bands = { review = 'much' }", 'review must be a probability such as 0.02 or a share such as "2%"'),
         ("bands = { '' = 0.5 }", "a band has no name"),
         ('bands = { "a\\u0007" = 0.5 }', "printable text of at most 32"),
-        ("bands = {}", "1 of them, 2 to 6 are possible"),
-        ("bands = { pass = 0 }", "1 of them, 2 to 6 are possible"),
+        ("bands = {}", "1 of them; 2 to 6 are allowed"),
+        ("bands = { pass = 0 }", "1 of them; 2 to 6 are allowed"),
         ("bands = { a = 0.1, b = 0.2, c = 0.3, d = 0.4, e = 0.5, f = 0.6 }", "7 of them"),
         ("bands = 0.5", "bands must be of type dict"),
         ("bands = { a = 0.5 }\nhold = 'rank'", 'hold must be "volume"'),
         ("hold = 'volume'", 'hold = "volume" needs bands'),
-        ("bands = { a = '5%' }\nhold = 'volume'", "shares keep their volume anyhow"),
+        ("bands = { a = '5%' }\nhold = 'volume'", "shares keep their volume anyway"),
         (
             "calibrator = 'quantile'\nbands = { a = 0.5 }",
             "bands: only of one probability, and quantile serves quantiles",
@@ -324,7 +324,7 @@ def test_weight_and_label_rate_are_paths_and_the_rate_may_be_a_number() -> None:
         ("points = { base = 1e9, odds = 50, double = 1 }", "base must be within 1,000,000 of 0"),
         ("bands = { a = 0.5 }\ncost_miss = 5", "cost_miss and cost_alert belong together"),
         ("bands = { a = 0.5 }\ncost_miss = -5\ncost_alert = 1", "belong together"),
-        ("cost_miss = 5\ncost_alert = 1", "are of bands: set bands, too"),
+        ("cost_miss = 5\ncost_alert = 1", "need bands: set bands, too"),
     ],
 )
 def test_weights_bands_and_points_that_cannot_be_are_refused_with_place_and_remedy(text: str, said: str) -> None:

@@ -302,7 +302,7 @@ def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
         await until(lambda: standbys.whole() == [0])
 
     follow(topology, scenario)
-    assert "partitions [0] on this disk are of no use" in caplog.text
+    assert "partitions [0] on this disk cannot be used" in caplog.text
 
 
 def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: Topology, log: Log) -> None:

@@ -64,8 +64,8 @@ def test_a_file_is_read_for_each_connection(tmp_path: Path) -> None:
     [
         ("false", "TRUEUP_SASL_TOKEN_COMMAND=false ended with status 1"),
         ("/no/such/program --now", "=/no/such/program cannot be run: No such file or directory"),
-        ("echo two words", "is no token: it must be one line"),
-        ("true", "is no token: it must be one line"),
+        ("echo two words", "is not a token: it must be one line"),
+        ("true", "is not a token: it must be one line"),
     ],
 )
 def test_no_token_says_which_command_to_look_at(command: str, says: str) -> None:

@@ -324,7 +324,7 @@ def chained(levels: int) -> list[Any]:
             "nest deeper than 100",
         ),
         (chained(101), "nest deeper than 100"),
-        (chained(5000), "no Avro schema"),
+        (chained(5000), "not an Avro schema"),
     ],
 )
 def test_a_schema_whose_values_have_no_bound_is_refused(schema: Any, said: str) -> None:
@@ -631,8 +631,8 @@ def test_an_id_that_the_registry_refuses_and_a_reference_that_it_lacks_are_no_sc
 
     with caplog.at_level(logging.WARNING, "trueup"):
         asyncio.run(scene())
-    assert [said.split(" cannot be had")[0] for said in caplog.messages] == ["schema 8", "schema 9"]
-    assert "there is no subjects/gone/versions/1" in caplog.messages[0]
+    assert [said.split(" cannot be fetched")[0] for said in caplog.messages] == ["schema 8", "schema 9"]
+    assert "it refers to subjects/gone/versions/1, which does not exist" in caplog.messages[0]
 
 
 def test_who_waits_says_for_which_schema_of_which_source(
@@ -677,13 +677,13 @@ def test_a_registry_that_cannot_be_asked_safely_is_refused(given: dict[str, str]
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f'{AVRO}schema = "x"', "it is no Avro schema"),
+        (f'{AVRO}schema = "x"', "it is not an Avro schema"),
         (f'{AVRO}schema_file = "/nowhere.avsc"', "schema_file: cannot read /nowhere.avsc"),
         (f'{AVRO}schema = "x"\nschema_file = "y"', "give one of them"),
         (f'{BASE}schema = "x"', "schema is of avro and protobuf; format is json"),
         (f'{PROTOBUF}schema = "x"', "belong together"),
         (f'{PROTOBUF}message = "x"', "belong together"),
-        (f'{PROTOBUF}message = "x"\nschema = "?"', "it is no FileDescriptorSet"),
+        (f'{PROTOBUF}message = "x"\nschema = "?"', "it is not a FileDescriptorSet"),
         (f"{AVRO}schema = 1", "schema is text"),
     ],
 )

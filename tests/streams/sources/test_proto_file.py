@@ -66,6 +66,6 @@ def test_a_reference_names_no_file_elsewhere(name: str) -> None:
 
 
 def test_what_is_wrong_with_a_file_stands_in_stderr(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="protoc does not take it"):
+    with pytest.raises(ValueError, match="protoc refuses it"):
         descriptors([("a.proto", 'syntax = "proto3";\nmessage A { string = 1; }')])
     assert "a.proto:2:20: Expected field name." in capfd.readouterr().err
