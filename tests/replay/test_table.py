@@ -230,7 +230,7 @@ def test_segments_that_no_plan_has_are_refused_with_what_to_write(tmp_path: Path
         ("--score p --label fraud", MISCONFIGURED, "--table needs --time too"),
         (f"{COLUMNS} --score-unit thousand", MISCONFIGURED, "--score-unit thousand"),
         (f"{COLUMNS} --labels fraud", MISCONFIGURED, "TEXT=0, TEXT=1 or TEXT=skip"),
-        (f"{COLUMNS} --last 7d", MISCONFIGURED, "of topics"),
+        (f"{COLUMNS} --last 7d", MISCONFIGURED, "for topics"),
         (f"{COLUMNS} --time-format=%Q", MISCONFIGURED, "--time-format"),
         (f"{COLUMNS} --time-format=DD/MM/YYYY", MISCONFIGURED, "it has no year; write one such as '%d.%m.%Y"),
         (f"{COLUMNS} --time-zone=Mars", MISCONFIGURED, "--time-zone"),

@@ -61,7 +61,7 @@ def test_groups_and_editions_are_read() -> None:
 
 @pytest.mark.parametrize("name", ["../a.proto", "/etc/a.proto", "a/../../b.proto", "", "a" * 201, "a\0b", "b.proto/a"])
 def test_a_reference_names_no_file_elsewhere(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is (no|the) name of a"):
+    with pytest.raises(ValueError, match=r"is (not allowed as )?the name of a"):
         descriptors([("b.proto", MONEY), (name, MONEY)])
 
 
