@@ -91,8 +91,9 @@ def test_a_column_says_what_shares_an_outcome(tmp_path: Path, trueup: Trueup) ->
     (contender,) = replayed(trueup, path, f"{SCORED} --entity account --report {page}").json["contenders"]
     assert contender["fates"]["outcomes_resolved"] == 2000
     # The first account taught before stream time was known, and once more after it.
-    assert (contender["untaught"], contender["overall"]["raw"]["n"]) == (1799, 201)
-    assert all(each["identifiable"] for each in contender["overall"]["coverage"] if each["issued"])
+    overall = contender["overall"]
+    assert (contender["untaught"], overall["untaught"], overall["raw"]["n"]) == (1799, 1799, 201)
+    assert all(each["identifiable"] for each in overall["coverage"] if each["issued"])
     assert re.search(
         r"outcomes of 1,799 of 2,000 forecasts \([^)]*\) taught nothing: their entity had taught", page.read_text()
     )
