@@ -1,4 +1,4 @@
-"""Paired moving-block bootstrap: intervals for differences between forecasters.
+"""Paired circular block bootstrap: intervals for differences between forecasters.
 
 Forecasts near one another in time share conditions such as drift, so blocks of neighbours are drawn. All contenders
 share the draws, so what they have in common cancels.
@@ -57,11 +57,12 @@ class Resampled:
 
     Notes
     -----
-    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges, so cells at
-    both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the Bootstrap for
-    General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are divided by its
-    number of forecasts. Its ranking is that of the whole plus the first-order contributions of its events
-    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
+    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges and go on at
+    the beginning where the forecasts end, so all cells come up alike (Politis & Romano 1992, *A circular
+    block-resampling procedure for stationary data*). Otherwise the last cells hardly would, and a warm-up differs from
+    raw only there. The last cell may be short; a resample's scores are divided by its number of forecasts. Its ranking
+    is that of the whole plus the first-order contributions of its events (`replay.ranking.Ranks.moves`; Efron and
+    Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
     An interval runs from the 2.5 % to the 97.5 % quantile, minus the bias of the resamples' mean. A resample's ECE is
     larger than its sample's, most where it is small; without the correction the better calibrated forecaster would look
@@ -131,13 +132,12 @@ def _resamples(how: Bootstrap, n: int) -> Iterator[tuple[Floats, Floats]]:
     starts = _starts(how, n)
     lengths = np.diff([*starts, n]).astype(np.float64)
     rng = np.random.default_rng(how.seed)
-    last = max(1, len(starts) - CELLS + 1)
     for at in range(0, how.resamples, _AT_ONCE):
-        chosen = rng.integers(last, size=(min(_AT_ONCE, how.resamples - at), math.ceil(n / how.block)))
+        chosen = rng.integers(len(starts), size=(min(_AT_ONCE, how.resamples - at), math.ceil(n / how.block)))
         weights = np.zeros((len(chosen), len(starts)))
         for offset in range(min(CELLS, len(starts))):
             for row, picks in enumerate(chosen):
-                weights[row] += np.bincount(picks + offset, minlength=len(starts))
+                weights[row] += np.bincount((picks + offset) % len(starts), minlength=len(starts))
         yield weights, weights @ lengths
 
 

@@ -34,8 +34,9 @@ class Scored:
 
     #: Its name; ``*`` for all.
     stream: str
-    #: Forecasts answered; ``raw.n`` of them have an outcome.
+    #: Forecasts answered; ``raw.n`` of them have an outcome that counts, and so many one that taught nothing.
     issued: int
+    untaught: int
     #: Their scores, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
     raw: figures.Scorecard
     calibrated: figures.Scorecard
@@ -192,7 +193,7 @@ def drawn(name: str) -> str:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How intervals were made: ``resamples`` times from moving blocks of ``block`` resolved forecasts in a row."""
+    """How intervals were made: ``resamples`` times from circular blocks of ``block`` resolved forecasts in a row."""
 
     block: int
     #: Blocks begin at multiples of this.

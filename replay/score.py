@@ -160,6 +160,7 @@ def _scored(
     return Scored(
         stream=stream or ALL,
         issued=len(issued_raw),
+        untaught=int(np.count_nonzero(~columns.issued_counting[issued])),
         raw=cards[0],
         calibrated=cards[1],
         draw=None if draw is None else scorecard(draw, y, None, volume, moments),

@@ -44,8 +44,8 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
     """Return plans that fit the labels of a table, and sentences about what was assumed.
 
     Zeros that have no date are silence. A plan that says when a stream's forecasts mature is followed; else they mature
-    when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took longer, forecasts
-    are kept until the latest label came.
+    when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took as long or
+    longer, forecasts are kept until the latest label came.
 
     Raises TableError if there is a zero without a date, and neither a plan nor a dated one tells how long reports take;
     or if a plan says that silence means 1.
@@ -96,8 +96,8 @@ def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[st
         named = streams[0] if len(streams) == 1 else f"{len(streams):,} streams"
         latest = max(source.latest_ms[stream] for stream in streams)
         yield (
-            f"Labels of {named} took up to {words(latest)}, longer than the {words(DEFAULT_TTL_MS)} for which a worker "
-            f"keeps forecasts where no `ttl` is set. They are kept for {words(ttl)} here. "
+            f"Labels of {named} took up to {words(latest)}, and a worker keeps forecasts for {words(DEFAULT_TTL_MS)} "
+            f"where no `ttl` is set. They are kept for {words(ttl)} here. "
             + _written(streams[0], f'ttl = "{words(ttl)}"')
         )
 

@@ -109,7 +109,14 @@ def _chosen(  # noqa: PLR0911 - the cases without a choice, in their order
             "figures by weight count each label for all that it stands for."
         )
         return replace(made, reasons=(*made.reasons, of_chance))
-    few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
+    told = seen + (overall.untaught / overall.issued if overall and not _chances(contenders) else 0.0)
+    if told >= SEEN:
+        of_entities = (
+            f"The figures count {share(seen)} of the forecasts: of each entity those whose outcomes taught. The others "
+            "have an outcome that their entity had told."
+        )
+        return replace(made, reasons=(*made.reasons, of_entities))
+    few = f"No choice can be made for all forecasts: {share(told)} of them have an outcome."
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
 
 
@@ -119,6 +126,11 @@ def sampled(contenders: Sequence[Contender]) -> bool:
     return bool(streams) and all(
         each.weighted and each.weighted["label_rate"] and _as_many(each.weighted, each.issued) for each in streams
     )
+
+
+def _chances(contenders: Sequence[Contender]) -> bool:
+    """Whether some stream says what chance of a label its forecasts had."""
+    return any(each.weighted and each.weighted["label_rate"] for one in contenders for each in one.streams.values())
 
 
 def _as_many(weighted: Mapping[str, Any], issued: int) -> bool:

@@ -48,7 +48,7 @@ def kept(contender: Contender) -> bool:
 def order_kept(contender: Contender, verdicts: Verdicts) -> str:
     """Say whether the order of one moment is kept, and where a change of AUC or recall then comes from."""
     if not kept(contender):
-        return f"Of neighbours that one map answered it turns {share(contender.turned)}, or makes them nearly equal."
+        return f"Of neighbours that one map answered it makes {share(contender.turned)} nearly equal, or turns them."
     moved = verdicts.worse(contender.name, tuple(RANKS))
     said = "It keeps the order of forecasts of one moment"
     return (

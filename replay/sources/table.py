@@ -151,11 +151,11 @@ class TableSource(FileSource):
 
     @cached_property
     def latest_ms(self) -> Mapping[str, int]:
-        """By stream: how long its slowest label took, ms; only streams where this is longer than `DEFAULT_TTL_MS`."""
+        """By stream: how long its slowest label took, ms; only streams where this is `DEFAULT_TTL_MS` or longer."""
         rows, found = self._rows, dict[str, int]()
         dated = ~np.isnan(rows.labels) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages = np.where(dated, rows.label_times - rows.times, 0)
-        for row in np.flatnonzero(ages > DEFAULT_TTL_MS):
+        for row in np.flatnonzero(ages >= DEFAULT_TTL_MS):
             stream = rows.streams[row]
             found[stream] = max(found.get(stream, 0), int(ages[row]))
         return found

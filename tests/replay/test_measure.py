@@ -137,6 +137,19 @@ def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
     assert all(each.low <= each.value <= each.high for each in found)
 
 
+def test_an_interval_is_as_wide_for_what_only_the_last_forecasts_differ_in() -> None:
+    """In a warm-up nothing but raw forecasts is served until its end."""
+    n, last = 512, 32
+    how = bootstrap.plan(n, 0, block=32)
+    assert how
+    begin, middle, end = (np.zeros((n, 1)) for _ in range(3))
+    begin[:last] = middle[n // 2 : n // 2 + last] = end[-last:] = 1.0
+    found = [bootstrap.means(how, each)[0] for each in (begin, middle, end)]
+    widths = [high - low for _, low, high in found]
+    assert max(widths) < 1.2 * min(widths)
+    assert all(low <= 0.0 for _, low, _ in found), "chance alone may have put a single block there"
+
+
 def test_bootstrap_needs_two_hundred_outcomes() -> None:
     assert bootstrap.plan(199, 0) is None
     how = bootstrap.plan(200, 0)

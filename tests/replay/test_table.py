@@ -4,7 +4,7 @@ import gzip
 import re
 import shlex
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,9 @@ def test_a_column_says_what_shares_an_outcome(tmp_path: Path, trueup: Trueup) ->
     (contender,) = replayed(trueup, path, f"{SCORED} --entity account --report {page}").json["contenders"]
     assert contender["fates"]["outcomes_resolved"] == 2000
     # The first account taught before stream time was known, and once more after it.
-    assert (contender["untaught"], contender["overall"]["raw"]["n"]) == (1799, 201)
-    assert all(each["identifiable"] for each in contender["overall"]["coverage"] if each["issued"])
+    overall = contender["overall"]
+    assert (contender["untaught"], overall["untaught"], overall["raw"]["n"]) == (1799, 1799, 201)
+    assert all(each["identifiable"] for each in overall["coverage"] if each["issued"])
     assert re.search(
         r"outcomes of 1,799 of 2,000 forecasts \([^)]*\) taught nothing: their entity had taught", page.read_text()
     )
@@ -263,7 +264,7 @@ def test_forecasts_are_kept_until_the_labels_of_a_table_come(tmp_path: Path, tru
     kept = replayed(trueup, path)
     late = kept.json["contenders"][0]["streams"]["loans"]["late"]
     assert (late["outcomes"], late["missed"], late["expired"]) == (n, 0, 0)
-    said = "Labels of loans took up to 366d, longer than the 30d for which a worker keeps forecasts"
+    said = "Labels of loans took up to 366d, and a worker keeps forecasts for 30d where no `ttl` is set."
     assert said in kept.err.replace("\n", " ")
     assert 'ttl = "403d"' in kept.err
     assert "too short" not in kept.err
@@ -275,6 +276,18 @@ def test_forecasts_are_kept_until_the_labels_of_a_table_come(tmp_path: Path, tru
     assert line.startswith("The ttl of loans, 20 d, is too short for its outcomes. 99 in 100 of its ")
     assert 'set `ttl = "403d"` for the stream' in line
     assert short.err.index(line) < short.err.index("ECE")
+
+
+def test_forecasts_outlast_labels_that_take_as_long_as_a_worker_keeps_them(tmp_path: Path, trueup: Trueup) -> None:
+    """A row expires at its ttl, so a label of that very age finds it only by the order of rows of one time."""
+    path = tmp_path / "loans.csv"
+    days = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=k) for k in range(60)]
+    rows = [f"0.{i + 1},{i % 2},{day:%Y-%m-%d},{day + timedelta(days=30):%Y-%m-%d}" for day in days for i in range(8)]
+    path.write_text("\n".join(["p,fraud,at,known", *rows]) + "\n")
+    kept = replayed(trueup, path)
+    late = kept.json["contenders"][0]["streams"]["loans"]["late"]
+    assert (late["outcomes"], late["missed"], late["expired"]) == (len(rows), 0, 0)
+    assert 'ttl = "33d"' in kept.err
 
 
 def reported(tmp_path: Path, rows: int = 3000, span_days: float = 60, late_days: int = 20) -> Path:

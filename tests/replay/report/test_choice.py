@@ -145,6 +145,12 @@ def test_few_labels_give_a_choice_among_the_labelled_only_unless_their_chance_is
     assert chosen.headline == "No choice can be made for all forecasts: 33.3% of them have an outcome."
     assert chosen.reasons
     assert all(each.startswith("Among those: ") for each in chosen.reasons)
+    entities = [
+        replace(each, overall=replace(each.overall, untaught=each.overall.raw.n)) for each in contenders if each.overall
+    ]
+    judged = choose(replace(result, contenders=entities))
+    assert (judged.name, judged.headline) == (choose(result).name, choose(result).headline), "the others were told"
+    assert "The figures count 33.3% of the forecasts: of each entity those whose outcomes taught." in judged.reasons[-1]
 
     def of_chances(share: float) -> Recommendation:
         """Choose where labels stand for such a share of the forecasts by their chances."""
