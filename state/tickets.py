@@ -362,7 +362,7 @@ class Tickets(Fold):
             return False
         if not row.entity:
             return True
-        return self._entities.teaches(service.stream, service.config, row.entity, z, now, service.ttl_ms)
+        return self._entities.teaches(service.stream, service.names[:4], row.entity, z, now, service.ttl_ms)
 
     def _reject(self, rejected: Rejected) -> None:
         """Add a dead letter."""
