@@ -189,7 +189,7 @@ class LedgerRow:
         #: The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
         self.weight = weight
         self.chance = chance
-        #: Band, points and interval of the answer, `state.banding.Marks` as bytes; empty where the stream had none.
+        #: Band, points and interval of the answer, as `state.banding.Marks.encode` has them; empty if there are none.
         self.marks = marks
         #: Whether the serving calibrator has not learnt the label, or its last revision.
         self.frozen = frozen
@@ -251,7 +251,7 @@ class LedgerRow:
             parts += bytes((len(self.groups),)) + self.layout + slots
         if self.marks:
             kind |= BANDED
-            parts += _LENGTH.pack(len(self.marks)) + self.marks
+            parts += self.marks
         if self.shadows:
             kind |= SHADOWED
             block = b"".join([_shadow(each) for each in self.shadows])
@@ -302,7 +302,7 @@ class LedgerRow:
             at += 2 * n
         if flags & BANDED:
             end = at + _LENGTH.size + _length(payload, at)
-            row.marks = payload[at + _LENGTH.size : end]
+            row.marks = payload[at:end]
             at = end
         if flags & SHADOWED:
             end = at + _LENGTH.size + _length(payload, at)
