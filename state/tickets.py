@@ -35,6 +35,8 @@ STREAM_BYTES: Final = 4000
 #: Most rows of its stream that one event changes.
 STREAM_ROWS: Final = 8
 
+#: What a calibrator answers: p, draw and ticket.
+Answer = tuple[Any, Any, bytes]
 #: The row of an event that has none.
 _ABSENT: Final = LedgerRow(ledger.NONE, 0)
 
@@ -75,7 +77,10 @@ class Tickets(Fold):
         """Forget everything since the last checkpoint."""
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
-        self._observer = Counting(self._policies, self._services) if self._given is None else self._given
+        #: Compiled, `Counting` is called without a look-up.
+        self._observer: Counting | Observer = (
+            Counting(self._policies, self._services) if self._given is None else self._given
+        )
         #: Ledger rows that changed since the last checkpoint, by key; None if one left.
         self._rows: dict[bytes, LedgerRow | None] = {}
         super().reset()
@@ -160,7 +165,8 @@ class Tickets(Fold):
         if service.version is not None:
             self._count(service, service.version, cast("float", raw), ts)
         calibrator = learner.served.calibrator
-        p, draw, ticket = calibrator.predict(raw, x, name, groups)
+        answer: Answer = calibrator.predict(raw, x, name, groups)
+        p, draw, ticket = answer
         coverage = service.coverage
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
@@ -252,7 +258,8 @@ class Tickets(Fold):
         for challenger in service.shadows:
             learner = challenger.learner
             calibrator = learner.served.calibrator
-            p, draw, ticket = calibrator.predict(raw, x, name, groups)
+            answer: Answer = calibrator.predict(raw, x, name, groups)
+            p, draw, ticket = answer
             if coverage is not None and coverage.uncovered:
                 p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
             warm = not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts)
