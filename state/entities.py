@@ -25,9 +25,11 @@ _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _LIFT: Final = 128
 _ENTRY: Final = Struct("<IqB3b")
-_MOST_BYTES: Final = 16 * KEPT
+_SIZE: Final = _ENTRY.size
+_MOST_BYTES: Final = _SIZE * KEPT
 _LETTER: Final = b"Y"
 _pack_entry: Final = _ENTRY.pack
+_entry_at: Final = _ENTRY.unpack_from
 _pack_number: Final = Struct("<I").pack
 _pack_slot: Final = Struct(">H").pack
 _since_at: Final = Struct("<4xq").unpack_from
@@ -56,8 +58,9 @@ class Entities:
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
         self._get = get
-        #: Payloads of the rows that changed since the last checkpoint, by key.
+        #: Payloads of the rows that changed since the last checkpoint, by key; and those of that checkpoint.
         self._changed: dict[bytes, bytes] = {}
+        self._last: dict[bytes, bytes] = {}
 
     def teaches(self, stream: str, config: bytes, entity: int, z: float, now: int, memory_ms: int) -> bool:
         """Return whether an outcome of an entity teaches, and remember it if it does.
@@ -71,34 +74,36 @@ class Entities:
         key = _LETTER + config + _pack_slot(entity % ROWS) + stream.encode()  # `Kind.key` takes six times as long
         row = self._changed.get(key)
         if row is None:
+            row = self._last.get(key)
+        if row is None:
             stored = self._get(key)
             row = b"" if stored is None else ENTITIES.open(stored, _whole)
         place = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5) - _LIFT  # `round`, without a call
-        end = len(row)
-        if row.find(_pack_number(entity)) < 0 and (not end or _since(row, end - _ENTRY.size) <= now):
-            while row and now - _since(row, 0) > memory_ms:
-                row = row[_ENTRY.size :]
-            row += _pack_entry(entity, now, 1, place, 0, 0)
+        while row and now - _since(row, 0) > memory_ms:
+            row = row[_SIZE:]
+        at = _found(row, _pack_number(entity))
+        if at < 0:
+            at = len(row)
+            while at and _since(row, at - _SIZE) > now:
+                at -= _SIZE
+            entry = _pack_entry(entity, now, 1, place, 0, 0)
         else:
-            kept = [each for each in _decode(row) if now - each[1] <= memory_ms]
-            since, places = now, [place]
-            for n, (other, began, taught) in enumerate(kept):
-                if other == entity:
-                    if len(taught) == MOST or min([abs(place - each) for each in taught]) < _STEPS * APART:
-                        return False
-                    since, places = began, [*taught, place]
-                    del kept[n]
-                    break
-            kept.append((entity, since, places))
-            kept.sort(key=_began)
-            row = _encode(kept)
+            _, since, n, *places = _entry_at(row, at)
+            if n == MOST or min([abs(place - each) for each in places[:n]]) < _STEPS * APART:
+                return False
+            places[n] = place
+            entry = _pack_entry(entity, since, n + 1, *places)
+            row = row[:at] + row[at + _SIZE :]
+            while at < len(row) and _since(row, at) == since:
+                at += _SIZE
+        row = row[:at] + entry + row[at:]
         self._changed[key] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
 
     def changes(self) -> dict[bytes, bytes]:
         """Return the rows that changed since the last call."""
-        changed, self._changed = self._changed, {}
-        return {key: ENTITIES.seal(row) for key, row in changed.items()}
+        self._last, self._changed = self._changed, {}
+        return {key: ENTITIES.seal(row) for key, row in self._last.items()}
 
 
 def place(raw: object, kind: int) -> float:
@@ -112,8 +117,12 @@ def place(raw: object, kind: int) -> float:
 _Known = tuple[int, int, list[int]]
 
 
-def _began(known: _Known) -> int:
-    return known[1]
+def _found(row: bytes, number: bytes) -> int:
+    """Return where the entry of an entity begins; -1 if there is none."""
+    at = row.find(number)
+    while at % _SIZE and at > 0:
+        at = row.find(number, at + 1)
+    return at
 
 
 def _since(row: bytes, at: int) -> int:
