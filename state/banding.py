@@ -13,10 +13,15 @@ RATE: Final = 0.05
 FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
-_MARKS: Final = Struct("<4sBBBBiB")
+_MARKS: Final = Struct("<H4sBBBBiB")
 #: Bytes of marks before the interval or the name; and the ends of an interval.
 HEAD: Final = _MARKS.size
 ENDS: Final = Struct("<2d")
+#: Where the bands' layout begins in marks, their number, and the bands of the raw and of the served forecast.
+LAYOUT: Final = 2
+WIDTH: Final = 6
+BEFORE: Final = 7
+NOW: Final = 8
 #: Flags of the optional parts of marks.
 _POINTS: Final = 1
 _INTERVAL: Final = 2
@@ -132,19 +137,22 @@ class Marks(NamedTuple):
     def encode(self) -> bytes:
         """Return the marks as bytes.
 
-        These are layout, width, both bands, flags (u8 each; 1: points, 2: an interval), points (i32), bytes of the name
-        (u8), the ends of the interval (f64 each) if there is one, the name, the reason.
+        These are the number of bytes that follow (u16), layout, width, both bands, flags (u8 each; 1: points, 2: an
+        interval), points (i32), bytes of the name (u8), the ends of the interval (f64 each) if there is one, the name,
+        the reason.
         """
         layout, width, before, now, band, points, low, high, why = self
         name = band.encode()
         ends = b"" if low is None or high is None else ENDS.pack(low, high)
         flags = (_POINTS if points is not None else 0) | (_INTERVAL if ends else 0)
-        return _MARKS.pack(layout, width, before, now, flags, points or 0, len(name)) + ends + name + why.encode()
+        rest = ends + name + why.encode()
+        size = HEAD - LAYOUT + len(rest)
+        return _MARKS.pack(size, layout, width, before, now, flags, points or 0, len(name)) + rest
 
 
 def marks(payload: bytes) -> Marks:
     """Read what `Marks.encode` wrote."""
-    layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
+    _, layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
     low = high = None
     at = HEAD
     if flags & _INTERVAL:

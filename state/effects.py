@@ -76,12 +76,12 @@ class Changes:
 
     def _pack(self, part: list[tuple[bytes, LedgerRow | None]]) -> int:
         """Pack some ledger rows; return their bytes."""
-        rows, size, seal = self.rows, 0, kinds.LEDGER.seal
+        rows, size = self.rows, 0
         for key, value in part:
             if value is None:
                 rows[key] = None
             else:
-                row = rows[key] = seal(value.encode())
+                row = rows[key] = kinds.LEDGER.seal(value.encode())
                 size += len(row)
         return size
 

@@ -8,11 +8,10 @@ import math
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from state.forecasts import QUANTILES
-from state.frames import seal
 from state.kind import CONFIG, STREAM, Form, KeyPart, Kind, Moves
+from state.quick import checksum
 
 #: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
 #: docs/explanation/calibrators.md, *What was tried*.
@@ -26,15 +25,19 @@ _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _LIFT: Final = 128
 _ENTRY: Final = Struct("<IqB3b")
-_MOST_BYTES: Final = 16 * KEPT
-_NUMBER: Final = Struct("<I")
-_SLOT: Final = Struct(">H")
-_SINCE: Final = Struct("<4xq")
+_SIZE: Final = _ENTRY.size
+_MOST_BYTES: Final = _SIZE * KEPT
+_LETTER: Final = b"Y"
+_pack_entry: Final = _ENTRY.pack
+_entry_at: Final = _ENTRY.unpack_from
+_pack_number: Final = Struct("<I").pack
+_pack_slot: Final = Struct(">H").pack
+_since_at: Final = Struct("<4xq").unpack_from
 
 
-def number(entity: str) -> int:
-    """Return the number of an entity: 32 bits of a hash. It is never 0, which means no entity."""
-    return crc32(entity.encode()) or 1  # an eighth of the time of a cryptographic hash of so few bits
+def number(entity: bytes) -> int:
+    """Return the number of an entity: 32 bits of a hash of its name. It is never 0, which means no entity."""
+    return checksum(entity) or 1  # an eighth of the time of a cryptographic hash of so few bits
 
 
 class Entities:
@@ -55,72 +58,52 @@ class Entities:
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
         self._get = get
-        #: Rows that changed since the last checkpoint, by stream and configuration.
-        self._changed: dict[tuple[str, str], _Rows] = {}
+        #: Payloads of the rows that changed since the last checkpoint, by key; and those of that checkpoint.
+        self._changed: dict[bytes, bytes] = {}
+        self._last: dict[bytes, bytes] = {}
 
-    def teaches(self, stream: str, config: str, entity: int, z: float, now: int, memory_ms: int) -> bool:
+    def teaches(self, stream: str, config: bytes, entity: int, z: float, now: int, memory_ms: int) -> bool:
         """Return whether an outcome of an entity teaches, and remember it if it does.
 
-        ``stream, config``: the calibrator that is taught.
+        ``stream, config``: the calibrator that is taught; the configuration as 4 bytes.
         ``entity``: from `number`.
         ``z``: log-odds of its score, see `place`.
         ``now``: stream time, ms.
         ``memory_ms``: how long an entity is remembered.
         """
-        rows = self._changed.get((stream, config))
-        if rows is None:
-            rows = self._changed[stream, config] = _Rows(stream, config)
-        slot = entity % ROWS
-        row = rows.payloads.get(slot)
+        key = _LETTER + config + _pack_slot(entity % ROWS) + stream.encode()  # `Kind.key` takes six times as long
+        row = self._changed.get(key)
         if row is None:
-            stored = self._get(rows.key(slot))
+            row = self._last.get(key)
+        if row is None:
+            stored = self._get(key)
             row = b"" if stored is None else ENTITIES.open(stored, _whole)
         place = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5) - _LIFT  # `round`, without a call
-        if row.find(_NUMBER.pack(entity)) < 0 and (not row or _since(row, len(row) - _ENTRY.size) <= now):
-            while row and now - _since(row, 0) > memory_ms:
-                row = row[_ENTRY.size :]
-            row += _ENTRY.pack(entity, now, 1, place, 0, 0)
+        while row and now - _since(row, 0) > memory_ms:
+            row = row[_SIZE:]
+        at = _found(row, _pack_number(entity))
+        if at < 0:
+            at = len(row)
+            while at and _since(row, at - _SIZE) > now:
+                at -= _SIZE
+            entry = _pack_entry(entity, now, 1, place, 0, 0)
         else:
-            kept = [each for each in _decode(row) if now - each[1] <= memory_ms]
-            since, places = now, [place]
-            for n, (other, began, taught) in enumerate(kept):
-                if other == entity:
-                    if len(taught) == MOST or min([abs(place - each) for each in taught]) < _STEPS * APART:
-                        return False
-                    since, places = began, [*taught, place]
-                    del kept[n]
-                    break
-            kept.append((entity, since, places))
-            kept.sort(key=_began)
-            row = _encode(kept)
-        rows.payloads[slot] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
+            _, since, n, *places = _entry_at(row, at)
+            if n == MOST or min([abs(place - each) for each in places[:n]]) < _STEPS * APART:
+                return False
+            places[n] = place
+            entry = _pack_entry(entity, since, n + 1, *places)
+            row = row[:at] + row[at + _SIZE :]
+            while at < len(row) and _since(row, at) == since:
+                at += _SIZE
+        row = row[:at] + entry + row[at:]
+        self._changed[key] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
 
     def changes(self) -> dict[bytes, bytes]:
         """Return the rows that changed since the last call."""
-        changed, self._changed = self._changed, {}
-        letter, version = ENTITIES.letter[0], ENTITIES.version
-        return {
-            rows.key(slot): seal(letter, version, row)
-            for rows in changed.values()
-            for slot, row in rows.payloads.items()
-        }
-
-
-class _Rows:
-    """Payloads of the rows of one stream and configuration, by the rows' numbers, and the keys of these rows."""
-
-    def __init__(self, stream: str, config: str) -> None:
-        self.payloads: dict[int, bytes] = {}
-        # A key is built for every row of a checkpoint; only the row's number differs.
-        key = ENTITIES.key(stream, config, 0)
-        end = len(key) - len(stream.encode())
-        self._before: bytes = key[: end - _SLOT.size]
-        self._after: bytes = key[end:]
-
-    def key(self, slot: int) -> bytes:
-        """Return the key of a row."""
-        return self._before + _SLOT.pack(slot) + self._after
+        self._last, self._changed = self._changed, {}
+        return {key: ENTITIES.seal(row) for key, row in self._last.items()}
 
 
 def place(raw: object, kind: int) -> float:
@@ -134,13 +117,17 @@ def place(raw: object, kind: int) -> float:
 _Known = tuple[int, int, list[int]]
 
 
-def _began(known: _Known) -> int:
-    return known[1]
+def _found(row: bytes, number: bytes) -> int:
+    """Return where the entry of an entity begins; -1 if there is none."""
+    at = row.find(number)
+    while at % _SIZE and at > 0:
+        at = row.find(number, at + 1)
+    return at
 
 
 def _since(row: bytes, at: int) -> int:
     """Return when the entity of the entry at a place first taught."""
-    since: int = _SINCE.unpack_from(row, at)[0]
+    since: int = _since_at(row, at)[0]
     return since
 
 
@@ -161,7 +148,7 @@ def _decode(payload: bytes) -> list[_Known]:
 
 
 ENTITIES: Final = Kind[list[_Known]](
-    "Y",
+    _LETTER.decode(),
     "what entities taught",
     (STREAM, CONFIG, KeyPart("row", "H")),
     {2: Form(list, _encode, _decode)},

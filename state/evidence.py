@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state.bands import probability
+from state.quick import log1p
 
 #: Bands of raw scores are one unit of log-odds wide; this many lie on either side of one half.
 SIDE: Final = 14
@@ -120,11 +121,11 @@ def band_of(raw: float) -> int:
     """Return the band of a raw score, in [0, 1]."""
     if raw <= 0.0 or raw >= 1.0:
         return -SIDE if raw <= 0.0 else SIDE - 1
-    z = math.log(raw) - math.log1p(-raw) + SIDE
+    z = math.log(raw) - log1p(-raw) + SIDE
     return -SIDE if z < 0.0 else SIDE - 1 if z >= 2 * SIDE else int(z) - SIDE
 
 
-def issue(number: int, p: float, whole: Evidence, segments: Sequence[Evidence]) -> None:
+def issue(number: int, p: float, whole: Evidence, segments: list[Evidence]) -> None:
     """Count a forecast of a band, served as p."""
     of = whole.band(number)
     of.issued += 1
@@ -136,7 +137,7 @@ def issue(number: int, p: float, whole: Evidence, segments: Sequence[Evidence]) 
         sums[4] += share * (of.served - sums[4])
 
 
-def learn(number: int, y: float, whole: Evidence, segments: Sequence[Evidence]) -> None:
+def learn(number: int, y: float, whole: Evidence, segments: list[Evidence]) -> None:
     """Count an outcome, 0 or 1, of a forecast of a band."""
     of = whole.band(number)
     rate = of.rate()
@@ -155,7 +156,7 @@ def learn(number: int, y: float, whole: Evidence, segments: Sequence[Evidence]) 
         own.ever += int(y)
 
 
-def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidence]) -> None:
+def revise(number: int, change: int, whole: Evidence, segments: list[Evidence]) -> None:
     """Count a revision, by 1 or -1; an old label counts as much as a new one."""
     of = whole.band(number)
     of.ones = min(max(of.ones + change, 0.0), of.n)
@@ -165,7 +166,7 @@ def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidenc
         segment.band(number).correct(change)
 
 
-def interval(number: int, p: float, width: float, whole: Evidence, segments: Sequence[Evidence]) -> tuple[float, float]:
+def interval(number: int, p: float, width: float, whole: Evidence, segments: list[Evidence]) -> tuple[float, float]:
     """Return the interval of a served score, within [0, 1].
 
     ``number, p``: band of the raw score, and what is served.

@@ -11,6 +11,9 @@ from typing import Final
 from state.quick import checksum
 
 _CRC: Final = Struct("<I")
+_pack_crc: Final = _CRC.pack
+_crc_at: Final = _CRC.unpack_from
+_BYTES: Final = [bytes((value,)) for value in range(256)]
 #: Bytes a frame adds to its payload.
 OVERHEAD: Final = 6
 
@@ -45,8 +48,8 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     ``kind, version``: both 0 to 255. ``kind`` is the letter of the row's key.
     ``payload``: any bytes.
     """
-    body = bytes((kind, version)) + payload
-    return body + _CRC.pack(checksum(body))
+    body = _BYTES[kind] + _BYTES[version] + payload
+    return body + _pack_crc(checksum(body))
 
 
 def unseal(kind: int, version: int, frame: bytes) -> bytes:
@@ -56,7 +59,7 @@ def unseal(kind: int, version: int, frame: bytes) -> bytes:
     """
     if len(frame) < OVERHEAD:
         raise CorruptFrame(f"a frame of {len(frame)} bytes is shorter than its own header")
-    if checksum(frame[:-4]) != _CRC.unpack_from(frame, len(frame) - 4)[0]:
+    if checksum(frame[:-4]) != _crc_at(frame, len(frame) - 4)[0]:
         raise CorruptFrame(f"checksum of a {chr(frame[0])!r} row differs from its content")
     if frame[0] != kind:
         raise CorruptFrame(f"found a {chr(frame[0])!r} row where a {chr(kind)!r} row belongs")

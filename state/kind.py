@@ -242,8 +242,6 @@ class Live(Generic[T]):
 #: Returns the working copy of a stream's row: of a kind, by a function that makes a new value, and the other parts of
 #: the key.
 Open = Callable[..., Live[Any]]
-#: Notes that a working copy is about to change, and returns its value.
-Change = Callable[[Live[Any]], Any]
 
 #: All declared kinds, by letter.
 KINDS: Final[dict[bytes, Kind[Any]]] = {}

@@ -48,6 +48,8 @@ LIFE: Final = {
 
 #: status, kind, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity: see `LedgerRow`.
 HEAD: Final = Struct("<BBQqqddddQqIII")
+_pack_head: Final = HEAD.pack
+_head_of: Final = HEAD.unpack_from
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
@@ -189,7 +191,7 @@ class LedgerRow:
         #: The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
         self.weight = weight
         self.chance = chance
-        #: Band, points and interval of the answer, `state.banding.Marks` as bytes; empty where the stream had none.
+        #: Band, points and interval of the answer, as `state.banding.Marks.encode` has them; empty if there are none.
         self.marks = marks
         #: Whether the serving calibrator has not learnt the label, or its last revision.
         self.frozen = frozen
@@ -251,7 +253,7 @@ class LedgerRow:
             parts += bytes((len(self.groups),)) + self.layout + slots
         if self.marks:
             kind |= BANDED
-            parts += _LENGTH.pack(len(self.marks)) + self.marks
+            parts += self.marks
         if self.shadows:
             kind |= SHADOWED
             block = b"".join([_shadow(each) for each in self.shadows])
@@ -261,21 +263,21 @@ class LedgerRow:
             vectors = [forecasts.encode(each) for each in (raw, p, draw)]
             parts += _LENGTHS.pack(*[len(each) for each in vectors]) + b"".join(vectors)
             raw = p = draw = NAN
-        head = HEAD.pack(
+        head = _pack_head(
             status, kind, self.born, self.issued_ts, self.resolved_ts, self.y, raw, p, draw, self.version,
             self.as_of, self.number, self.window, self.entity,
         )  # fmt: skip
         return head + parts + self.ticket
 
-    @classmethod
-    def decode(cls, payload: bytes) -> "LedgerRow":
+    @staticmethod
+    def decode(payload: bytes) -> "LedgerRow":
         """Read a payload; raises as `state.kind.Kind.decode` says."""
-        status, flags, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = (
-            HEAD.unpack_from(payload)
+        status, flags, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = _head_of(
+            payload
         )
         kind = flags & ~FLAGS
         at = HEAD.size + _NAMES.size + payload[HEAD.size + 4] + payload[HEAD.size + 5]
-        row = cls(
+        row = LedgerRow(
             status & ~WEIGHED, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[HEAD.size : at]
         )
         row.as_of, row.number, row.window, row.entity = as_of, number, window, entity
@@ -302,7 +304,7 @@ class LedgerRow:
             at += 2 * n
         if flags & BANDED:
             end = at + _LENGTH.size + _length(payload, at)
-            row.marks = payload[at + _LENGTH.size : end]
+            row.marks = payload[at:end]
             at = end
         if flags & SHADOWED:
             end = at + _LENGTH.size + _length(payload, at)

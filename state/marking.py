@@ -8,7 +8,7 @@ from state import banding, chances, evidence, kinds
 from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
 from state.evidence import Evidence, band_of
-from state.kind import Change, Live, Open
+from state.kind import Live, Open
 from state.ledger import LedgerRow
 from state.policy import Policy
 from state.scoring.ages import DAY_MS
@@ -18,6 +18,7 @@ from state.scoring.band_counts import UNIT, BandCounts
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
+_pack_ends: Final = banding.ENDS.pack
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -28,18 +29,20 @@ class Marker:
     It holds live copies of rows, and must be dropped together with them.
 
     ``stream, policy``: without a policy, only labels of forecasts that already have bands are counted.
-    ``live, change``: open and change rows.
+    ``live``: opens rows.
+
+    ``touched``, of each method, takes the values of rows that it changes, by key.
     """
 
-    def __init__(self, stream: str, policy: Policy | None, live: Open, change: Change) -> None:
+    def __init__(self, stream: str, policy: Policy | None, live: Open) -> None:
         self._stream: str = stream
         self._live: Open = live
-        self._change: Change = change
         self._bands: Bands | None = None if policy is None else policy.bands
         self._points: Points | None = None if policy is None else policy.points
         self._thresholds: Live[Thresholds] | None = None
-        #: Counts by hash of the bands, layout and slot.
-        self._counts: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
+        #: Counts by hash of the bands; and those of segments, by layout and slot, too.
+        self._counts: dict[bytes, Live[BandCounts]] = {}
+        self._by_segment: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
         #: Marks by served and raw band, reused while there are no points: as bytes, of which an interval comes before
         #: the second part, the band's name, and points.
         self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
@@ -53,7 +56,8 @@ class Marker:
         self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
-        #: Evidence by layout and slot.
+        #: Evidence; and that of segments, by layout and slot.
+        self._whole: Live[Evidence] | None = None
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
         #: Whether labels have a known chance.
         self._by_chance: bool = policy is not None and bool(policy.label_rate)
@@ -70,6 +74,7 @@ class Marker:
         groups: tuple[int, ...],
         values: Sequence[str],
         now_ms: int,
+        touched: dict[bytes, Any],
         *,
         withheld: bool,
     ) -> Marked:
@@ -83,10 +88,12 @@ class Marker:
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
-            before, now = place(bands, None if thresholds is None else self._change(thresholds), raw, p)
-            self._counting(self._layout, *kinds.WHOLE, self._width).issue(before, now, now_ms // DAY_MS)
+            if thresholds is not None:
+                touched[thresholds.key] = thresholds.value
+            before, now = place(bands, None if thresholds is None else thresholds.value, raw, p)
+            self._counting(touched, self._layout, self._width).issue(before, now, now_ms // DAY_MS)
             for slot in groups:
-                self._counting(self._layout, layout, slot, self._width).issue(before, now, 0)
+                self._counting_in(touched, self._layout, layout, slot, self._width).issue(before, now, 0)
         said = self._said.get(now << 8 | before)
         if said is None:
             points = None if self._points is None else self._points.of(p)
@@ -99,9 +106,11 @@ class Marker:
         head, tail, name, points = said
         if not self.wide:
             return head, name, points, None, None, ""
-        low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
-        made = head + banding.ENDS.pack(low, high) + tail
-        return made + why.encode() if why else made, name, points, low, high, why
+        low, high, why = self._left(raw, p, layout, groups, values, touched, withheld=withheld)
+        if why:
+            marks = Marks(self._layout, self._width, before, now, name, points, low, high, why)
+            return marks.encode(), name, points, low, high, why
+        return head + _pack_ends(low, high) + tail, name, points, low, high, ""
 
     def _left(
         self,
@@ -110,13 +119,14 @@ class Marker:
         layout: bytes,
         groups: tuple[int, ...],
         values: Sequence[str],
+        touched: dict[bytes, Any],
         *,
         withheld: bool,
     ) -> tuple[float, float, str]:
         """Return the interval of a forecast, and its reason if it is configured."""
         if withheld:
             return 0.0, 1.0, WITHHELD if self._reasons else ""
-        whole, segments = self._evidence_of(layout, groups)
+        whole, segments = self._evidence_of(touched, layout, groups)
         number = band_of(raw)
         evidence.issue(number, p, whole, segments)
         low, high = evidence.interval(number, p, self.wide, whole, segments)
@@ -126,30 +136,38 @@ class Marker:
         shown += [f"{shown[one]} and {shown[other]}" for one, other in self._pairs]
         return low, high, evidence.reason(number, p, raw, whole, list(zip(shown, segments, strict=True)))
 
-    def learn(self, row: LedgerRow) -> None:
+    def learn(self, row: LedgerRow, touched: dict[bytes, Any]) -> None:
         """Count the first label of a forecast as evidence."""
-        whole, segments = self._evidence_of(row.layout, row.groups)
+        whole, segments = self._evidence_of(touched, row.layout, row.groups)
         evidence.learn(band_of(row.raw), row.y, whole, segments)
 
-    def revise(self, row: LedgerRow, change: float) -> None:
+    def revise(self, row: LedgerRow, change: float, touched: dict[bytes, Any]) -> None:
         """Count the change of a label as evidence."""
-        whole, segments = self._evidence_of(row.layout, row.groups)
+        whole, segments = self._evidence_of(touched, row.layout, row.groups)
         evidence.revise(band_of(row.raw), int(change), whole, segments)
 
-    def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
+    def _evidence_of(
+        self, touched: dict[bytes, Any], layout: bytes, groups: tuple[int, ...]
+    ) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of stream and segments, to be changed by the caller."""
-        return self._said_of(*kinds.WHOLE), [self._said_of(layout, slot) for slot in groups]
-
-    def _said_of(self, layout: bytes, slot: int) -> Evidence:
-        """Return the evidence of one layout and slot, to be changed by the caller."""
-        where = layout, slot
-        found = self._evidence.get(where)
+        found = self._whole
         if found is None:
-            found = self._live(self._stream, kinds.EVIDENCE, Evidence, self._config, layout, slot)
-            self._evidence[where] = found
-            self._go_on(found.value, *where)
-        said: Evidence = self._change(found)
-        return said
+            found = self._whole = self._said_of(*kinds.WHOLE)
+        segments: list[Evidence] = []
+        touched[found.key] = found.value
+        for slot in groups:
+            live = self._evidence.get((layout, slot))
+            if live is None:
+                live = self._evidence[layout, slot] = self._said_of(layout, slot)
+            touched[live.key] = live.value
+            segments.append(live.value)
+        return found.value, segments
+
+    def _said_of(self, layout: bytes, slot: int) -> Live[Evidence]:
+        """Open the evidence of one layout and slot."""
+        found = self._live(self._stream, kinds.EVIDENCE, Evidence, self._config, layout, slot)
+        self._go_on(found.value, layout, slot)
+        return found
 
     def _go_on(self, said: Evidence, layout: bytes, slot: int) -> None:
         """Let a calibrator go on from the evidence of the champion whose place it has taken: that has more outcomes."""
@@ -158,27 +176,38 @@ class Marker:
             if other.known > said.known:
                 said.take_over(other)
 
-    def resolve(self, row: LedgerRow, known: int, ones: int, now_ms: int) -> None:
+    def resolve(self, row: LedgerRow, known: int, ones: int, now_ms: int, touched: dict[bytes, Any]) -> None:
         """Count the label of a forecast that has marks.
 
         ``known`` and ``ones``: 1 and the label; for a revision 0 and the change of the label.
         """
         marks = row.marks
-        width = marks[4]
+        width = marks[banding.WIDTH]
         if not width:
             return
-        bands, before, now = marks[:4], marks[5], marks[6]
+        bands, before, now = marks[banding.LAYOUT : banding.WIDTH], marks[banding.BEFORE], marks[banding.NOW]
         stands = round(UNIT * chances.weight(row.chance)) if self._by_chance else UNIT
-        self._counting(bands, *kinds.WHOLE, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
+        self._counting(touched, bands, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
         for slot in row.groups:
-            self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0, stands)
+            counts = self._counting_in(touched, bands, row.layout, slot, width)
+            counts.resolve(before, now, known, ones, 0, stands)
 
-    def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
-        """Return counts of these bands, layout and slot, to be changed by the caller."""
-        where = bands, layout, slot
-        found = self._counts.get(where)
+    def _counting(self, touched: dict[bytes, Any], bands: bytes, width: int) -> BandCounts:
+        """Return the counts of these bands, to be changed by the caller."""
+        found = self._counts.get(bands)
         if found is None:
-            found = self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), bands, layout, slot)
-            self._counts[where] = found
-        counts: BandCounts = self._change(found)
-        return counts
+            found = self._counts[bands] = self._opened(bands, *kinds.WHOLE, width)
+        touched[found.key] = found.value
+        return found.value
+
+    def _counting_in(self, touched: dict[bytes, Any], bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
+        """Return the counts of these bands in a segment, to be changed by the caller."""
+        where = bands, layout, slot
+        found = self._by_segment.get(where)
+        if found is None:
+            found = self._by_segment[where] = self._opened(*where, width)
+        touched[found.key] = found.value
+        return found.value
+
+    def _opened(self, bands: bytes, layout: bytes, slot: int, width: int) -> Live[BandCounts]:
+        return self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), bands, layout, slot)

@@ -126,7 +126,7 @@ class Services:
 
     def marker(self, service: Service) -> Marker:
         """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
-        return service.marker or Marker(service.stream, None, self.live, self.change)
+        return service.marker or Marker(service.stream, None, self.live)
 
     def freeze(self, changes: Changes) -> None:
         """Hand over the changes since the last checkpoint."""
@@ -337,7 +337,7 @@ class Services:
         # Outcomes may come before the first forecast. The earlier champion's outcomes are evidence on what serves now.
         follows = own is not None and (own.config == config or not own.model_version)
         if own is not None and own.marked and follows and kind == PROBABILITY:
-            service.marker = Marker(stream, own, self.live, self.change)
+            service.marker = Marker(stream, own, self.live)
         self._opened(service)
         return service
 

@@ -35,6 +35,8 @@ STREAM_BYTES: Final = 4000
 #: Most rows of its stream that one event changes.
 STREAM_ROWS: Final = 8
 
+#: What a calibrator answers: p, draw and ticket.
+Answer = tuple[Any, Any, bytes]
 #: The row of an event that has none.
 _ABSENT: Final = LedgerRow(ledger.NONE, 0)
 
@@ -75,7 +77,10 @@ class Tickets(Fold):
         """Forget everything since the last checkpoint."""
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
-        self._observer = Counting(self._policies, self._services) if self._given is None else self._given
+        #: Compiled, `Counting` is called without a look-up.
+        self._observer: Counting | Observer = (
+            Counting(self._policies, self._services) if self._given is None else self._given
+        )
         #: Ledger rows that changed since the last checkpoint, by key; None if one left.
         self._rows: dict[bytes, LedgerRow | None] = {}
         super().reset()
@@ -160,7 +165,8 @@ class Tickets(Fold):
         if service.version is not None:
             self._count(service, service.version, cast("float", raw), ts)
         calibrator = learner.served.calibrator
-        p, draw, ticket = calibrator.predict(raw, x, name, groups)
+        answer: Answer = calibrator.predict(raw, x, name, groups)
+        p, draw, ticket = answer
         coverage = service.coverage
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
@@ -177,7 +183,10 @@ class Tickets(Fold):
         said = UNMARKED
         if service.marker is not None:
             withheld = coverage is not None and coverage.uncovered
-            said = service.marker.issue(raw, p, row.layout, groups, values, fence.stream_time, withheld=withheld)
+            touched = self._services.touched
+            said = service.marker.issue(
+                raw, p, row.layout, groups, values, fence.stream_time, touched, withheld=withheld
+            )
         row.marks, band, points, low, high, why = said
         if service.shadows:
             row.shadows = self._ask(service, raw, x, ts, name, groups)
@@ -249,7 +258,8 @@ class Tickets(Fold):
         for challenger in service.shadows:
             learner = challenger.learner
             calibrator = learner.served.calibrator
-            p, draw, ticket = calibrator.predict(raw, x, name, groups)
+            answer: Answer = calibrator.predict(raw, x, name, groups)
+            p, draw, ticket = answer
             if coverage is not None and coverage.uncovered:
                 p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
             warm = not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts)
@@ -291,7 +301,7 @@ class Tickets(Fold):
         carried: events.Carried | None = None,
     ) -> None:
         """Redeem a row's tickets once, by its label: the champion learns, and the challengers."""
-        y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
+        y, ts, effects, stream, touched = row.y, row.resolved_ts, self._effects, service.stream, self._services.touched
         implied = row.as_of == ledger.UNSAID
         if (row.entity or service.chances is not None) and not self._teaches(service, row, event_id):
             row.window = ledger.UNTAUGHT
@@ -299,17 +309,17 @@ class Tickets(Fold):
         else:
             at = 0 if implied else ts
             if service.marker is not None and service.marker.wide:
-                service.marker.learn(row)
+                service.marker.learn(row, touched)
             row.frozen = service.frozen
             if not row.frozen:
                 self._redeem_ticket(service.learner, row.version, row.ticket, y, at)
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
-        self._services.touched[service.counts.key] = service.counts.value
+        touched[service.counts.key] = service.counts.value
         row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
         if row.marks and (row.window != ledger.UNTAUGHT or service.chances is not None):
-            self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
+            self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time, touched)
         if service.version is not None and row.window != ledger.UNTAUGHT:
             service.version.resolve(row.raw, row.p, y)
         if not implied:
@@ -331,17 +341,17 @@ class Tickets(Fold):
         self, row: LedgerRow, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
     ) -> None:
         """Replace a label that was learnt, in all counts, and output the change."""
-        service, y = self._services.by(row), row.y
+        service, y, touched = self._services.by(row), row.y, self._services.touched
         said = (
             record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,
             row.issued_ts, row.resolved_ts, row.revisions, False, carried,
         )  # fmt: skip
         self._outputs.append(new(Resolved, said))
         if row.marks and (row.window != ledger.UNTAUGHT or service.chances is not None):
-            self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
+            self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time, touched)
         if row.window != ledger.UNTAUGHT:
             if service.marker is not None and service.marker.wide:
-                service.marker.revise(row, y - was)
+                service.marker.revise(row, y - was, touched)
             if service.version is not None:
                 service.version.revise(row.raw, row.p, was, y)
             row.frozen = row.frozen or service.frozen  # a label that was not learnt is not revised later
@@ -362,7 +372,7 @@ class Tickets(Fold):
             return False
         if not row.entity:
             return True
-        return self._entities.teaches(service.stream, service.config, row.entity, z, now, service.ttl_ms)
+        return self._entities.teaches(service.stream, service.names[:4], row.entity, z, now, service.ttl_ms)
 
     def _reject(self, rejected: Rejected) -> None:
         """Add a dead letter."""

@@ -80,7 +80,7 @@ def played(stream: Dated, policy: Policy) -> Floats:
     names = policy.segments
     values = list(zip(*(stream.segments[name].tolist() for name in names), strict=True)) or [()] * len(stream.p)
     p, y, served = stream.p.tolist(), stream.y.tolist(), np.full(len(stream.p), np.nan)
-    entity = [number(f"{each}") if policy.entity else 0 for each in stream.entity.tolist()]
+    entity = [number(f"{each}".encode()) if policy.entity else 0 for each in stream.entity.tolist()]
     events: Iterator[Event] = (
         Outcome(k, None, str(i), y[i], ms)
         if label

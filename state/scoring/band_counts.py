@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from operator import add
+from operator import add, sub
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
@@ -44,6 +44,8 @@ class BandCounts:
     A label whose chance is known counts for as many forecasts as it stands for (`state.chances.weight`). So precision,
     recall and cost are those of all forecasts, however labels were chosen (Horvitz & Thompson 1952).
 
+    An event counts once: on its day, or among those without one. Days that are not kept any more are added to these.
+
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
 
@@ -60,28 +62,33 @@ class BandCounts:
     (3.0, 1.0)
     """
 
-    __slots__ = ("_day", "_days", "_of_day", "sums", "width")
+    __slots__ = ("_day", "_days", "_of_day", "_others", "width")
 
     def __init__(self, width: int, sums: list[int] | None = None) -> None:
         #: Number of bands.
         self.width = width
-        #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width].
-        self.sums = [0] * (2 * _SUMS * width) if sums is None else sums
-
+        #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width]. Of what has no
+        #: day that is kept, and by day.
+        self._others = [0] * (2 * _SUMS * width) if sums is None else sums
         self._days: dict[int, list[int]] = {}
-        #: The present day and its counts.
+        #: The present day, 0 for none, and its counts.
         self._day = 0
-        self._of_day: list[int] = []
+        self._of_day = self._others
+
+    @property
+    def sums(self) -> list[int]:
+        """The counts in all: [6 · width]."""
+        sums = [*self._others]
+        for counts in self._days.values():
+            sums = list(map(add, sums, counts))
+        return sums
 
     def issue(self, before: int, now: int, day: int) -> None:
         """Count a forecast by its bands, raw and served; ``day`` is since 1970, 0 for counts without days."""
+        counts = self._of_day if day == self._day else self._begin(day)
         now += _SUMS * self.width
-        self.sums[before] += 1
-        self.sums[now] += 1
-        if day:
-            counts = self._of_day if day == self._day else self._begin(day)
-            counts[before] += 1
-            counts[now] += 1
+        counts[before] += 1
+        counts[now] += 1
 
     def resolve(self, before: int, now: int, known: int, ones: int, day: int, stands: int = UNIT) -> None:
         """Count a label of a forecast of these bands.
@@ -89,31 +96,28 @@ class BandCounts:
         ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1. ``stands``: the forecasts that it stands for, in
         units of 1 / `UNIT`.
         """
-        w, known, ones = self.width, known * stands, ones * stands
+        w, day = self.width, day if known else 0
         before, now = w + before, (_SUMS + 1) * w + now
-        self._add(self.sums, before, now, known, ones)
-        if day and known:
-            self._add(self._of_day if day == self._day else self._begin(day), before, now, known, ones)
-
-    def _add(self, counts: list[int], before: int, now: int, known: int, ones: int) -> None:
-        w = self.width
-        counts[before] += known
-        counts[now] += known
-        counts[before + w] += ones
-        counts[now + w] += ones
+        counts = self._of_day if day == self._day else self._begin(day)
+        if known:
+            counts[before] += stands
+            counts[now] += stands
+        if ones:
+            counts[before + w] += ones * stands
+            counts[now + w] += ones * stands
 
     def _begin(self, day: int) -> list[int]:
         """Make a day the present one; return its counts."""
         counts = self._days.get(day)
-        if counts is None:
-            counts = self._days[day] = [0] * len(self.sums)
-            for old in [each for each in self._days if each <= max(self._days) - DAYS]:
-                del self._days[old]
-        self._day, self._of_day = day, counts
-        return counts
+        if counts is None and day and day > max(self._days, default=0) - DAYS:
+            counts = self._days[day] = [0] * len(self._others)
+            for old in [each for each in self._days if each <= day - DAYS]:
+                self._others = list(map(add, self._others, self._days.pop(old)))
+        self._day, self._of_day = day, self._others if counts is None else counts
+        return self._of_day
 
     def _on(self, day: int) -> list[int]:
-        return self._days.get(day, [0] * len(self.sums))
+        return self._days.get(day, [0] * len(self._others))
 
     def of(self, kind: int, what: int) -> list[float]:
         """Return a count by band: of raw (0) or served (1) forecasts, `ISSUED`, `KNOWN` or `ONES`."""
@@ -129,8 +133,7 @@ class BandCounts:
         """Return the counts of both; ValueError if they are of other bands."""
         if self.width != other.width:
             raise ValueError(f"counts of {self.width} and of {other.width} bands have no sum")
-        made = type(self)(self.width)
-        made.sums = list(map(add, self.sums, other.sums))
+        made = type(self)(self.width, list(map(add, self._others, other._others)))
         for day in sorted(self._days.keys() | other._days.keys()):
             made._begin(day)[:] = list(map(add, self._on(day), other._on(day)))
         return made
@@ -170,7 +173,8 @@ class BandCounts:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        parts: list[bytes] = [_HEAD.pack(self.width, len(self._days)), Struct(f"<{len(self.sums)}q").pack(*self.sums)]
+        sums = self.sums
+        parts: list[bytes] = [_HEAD.pack(self.width, len(self._days)), Struct(f"<{len(sums)}q").pack(*sums)]
         for day in sorted(self._days):
             parts += [_DAY.pack(day), encode_cells(self._days[day])]
         return b"".join(parts)
@@ -179,16 +183,19 @@ class BandCounts:
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote; ValueError or struct.error if it is cut, or too long."""
         width, days = _HEAD.unpack_from(payload)
-        made = cls(width)
-        sums = Struct(f"<{len(made.sums)}q")
-        made.sums = list(sums.unpack_from(payload, _HEAD.size))
-        at = _HEAD.size + sums.size
+        layout = Struct(f"<{2 * _SUMS * width}q")
+        sums = list(layout.unpack_from(payload, _HEAD.size))
+        at = _HEAD.size + layout.size
+        found: dict[int, list[int]] = {}
         for _ in range(days):
             (day,) = _DAY.unpack_from(payload, at)
-            counts, at = decode_cells(payload, at + _DAY.size, len(made.sums), "counts of bands")
-            made._days[day] = list(counts)
+            counts, at = decode_cells(payload, at + _DAY.size, len(sums), "counts of bands")
+            found[day] = list(counts)
+            sums = list(map(sub, sums, counts))
         if at != len(payload):
             raise ValueError(f"counts of bands have {at} bytes, got {len(payload)}")
+        made = cls(width, sums)
+        made._days = found
         return made
 
 

@@ -31,7 +31,7 @@ from streams.records.fields import (
     rounded,
 )
 from streams.records.limits import FAR_OFF, LATEST, Limits
-from streams.records.plain import COMPILED, PlainDecoder
+from streams.records.plain import COMPILED, ENTITY, PlainDecoder
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
 from streams.sources.references import Headers
@@ -89,6 +89,9 @@ LONGEST_NAME: Final = 255
 
 #: Most cached stream names.
 KNOWN: Final = 10_000
+
+#: Fields of a forecast that are read for something else, also where a stream's entity stands in one of them.
+OWN: Final = frozenset({"event_id", "scope", "stream", *ALTERNATIVES, "ts", "carried", "origin"})
 
 #: A record of which nothing could be read.
 _NOTHING: Final[dict[str, Any]] = {}
@@ -254,9 +257,11 @@ class Decoder:
             if self.plain is not None:
                 self.plain.streams.clear()
         self._known[stream] = policy
-        asks = policy.features, policy.segments, policy.entity, policy.weighed, policy.model_version
+        asks = policy.features, policy.segments, policy.weighed, policy.model_version
         if self.plain is not None and policy.kind == PROBABILITY and not any(asks):
-            self.plain.streams[stream] = stream
+            field = policy.entity or ENTITY
+            if field.isidentifier() and field not in OWN:
+                self.plain.streams[stream] = stream, field.encode()
         return policy
 
     def _object(
@@ -336,7 +341,7 @@ class Decoder:
     def _entity(self, record: dict[str, Any], path: str) -> int:
         """Return the number of a forecast's entity, read at a path or in ``entity``; 0 if there is none."""
         found = at(record, path, "entity")
-        return 0 if found is None else number(self._text(found, "entity"))
+        return 0 if found is None else number(self._text(found, "entity").encode())
 
     def _version(self, record: dict[str, Any], path: str) -> str:
         """Return the model's version, read at a path or in ``model_version``."""

@@ -8,6 +8,7 @@ says what is wrong. Both read a plain record alike.
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+from state.entities import number
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from state.quick import new
@@ -18,6 +19,9 @@ from streams.sources.references import Headers
 if TYPE_CHECKING:
     from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
 
+#: The field of an entity, if no other is configured.
+ENTITY: Final = "entity"
+_ENTITY: Final = ENTITY.encode()
 #: After records that were not plain, at most so many are left to the other decoder before the next try.
 OTHERS: Final = 63
 _NOTHING: Final[dict[str, Any]] = {}
@@ -28,6 +32,10 @@ _STREAM: Final = 2
 _P: Final = 4
 _Y: Final = 8
 _TS: Final = 16
+_OTHER: Final = 32
+_FIELDS: Final = 63
+#: What is read of a name is its field, plus the length of name and colon shifted by so many bits.
+_LENGTH: Final = 6
 #: Most decimals of a number that is exactly its digits divided by a power of ten, correctly rounded. Most digits of a
 #: whole number that fits a machine integer.
 _DECIMALS: Final = 15
@@ -46,10 +54,13 @@ class Plain:
         self.number = 0.0
         #: The time, ms; -1: the record has none.
         self.ts: i64 = -1
+        #: The name of one more field, a text, and its content; the name is empty without it.
+        self.name = b""
+        self.text = b""
 
     def forecast(self, value: bytes) -> bool:
-        """Read a forecast of one probability; return whether it is plain."""
-        return self._read(value) | _TS == _EVENT_ID | _STREAM | _P | _TS
+        """Read a forecast of one probability, perhaps with one more text; return whether it is plain."""
+        return self._read(value) | _TS | _OTHER == _EVENT_ID | _STREAM | _P | _TS | _OTHER
 
     def outcome(self, value: bytes) -> bool:
         """Read an outcome; return whether it is plain."""
@@ -60,18 +71,21 @@ class Plain:
         end: i64 = len(value)
         at: i64 = 1
         seen: i64 = 0
-        self.ts = -1
+        self.ts, self.name = -1, b""
         if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
             return 0
         while at + 5 < end:  # no field is shorter, value included
             named = _named(value, at)
-            if named == 0 or seen & named & 31:
+            field = named & _FIELDS
+            if named == 0 or seen & field:
                 return 0
-            seen |= named & 31
-            at += named >> 5
+            seen |= field
+            if field == _OTHER:
+                self.name = value[at + 1 : at + (named >> _LENGTH) - 2]
+            at += named >> _LENGTH
             if value[at] == 32:
                 at += 1
-            at = self._content(value, at, named & 31)
+            at = self._content(value, at, field)
             if at == 0 or at >= end - 1:
                 return seen if at == end - 1 and value[at] == 125 else 0
             if value[at] != 44:  # comma
@@ -88,8 +102,10 @@ class Plain:
         end = _closed(value, at)
         if end and field == _EVENT_ID:
             self.event_id = value[at + 1 : end - 1].decode("ascii")
-        elif end:
+        elif end and field == _STREAM:
             self.stream = value[at + 1 : end - 1].decode("ascii")
+        elif end:
+            self.text = value[at + 1 : end - 1]
         return end
 
     def _whole(self, value: bytes, at: "i64") -> "i64":
@@ -125,17 +141,19 @@ class Plain:
 
 
 def _named(value: bytes, at: "i64") -> "i64":
-    """Return the bit of the field named at a position, plus 32 times the length of name and colon; or 0."""
+    """Return the bit of the field named at a position, and the length of name and colon (see `_LENGTH`); or 0."""
     letter: i64 = value[at + 1]
-    if letter == 101:
-        return _EVENT_ID | 11 << 5 if value[at : at + 11] == b'"event_id":' else 0
-    if letter == 115:
-        return _STREAM | 9 << 5 if value[at : at + 9] == b'"stream":' else 0
-    if letter == 116:
-        return _TS | 5 << 5 if value[at : at + 5] == b'"ts":' else 0
-    if value[at] != 34 or value[at + 2] != 34 or value[at + 3] != 58:
-        return 0
-    return _P | 4 << 5 if letter == 112 else _Y | 4 << 5 if letter == 121 else 0
+    if letter == 101 and value[at : at + 11] == b'"event_id":':
+        return _EVENT_ID | 11 << _LENGTH
+    if letter == 115 and value[at : at + 9] == b'"stream":':
+        return _STREAM | 9 << _LENGTH
+    if letter == 116 and value[at : at + 5] == b'"ts":':
+        return _TS | 5 << _LENGTH
+    named = _P if letter == 112 else _Y if letter == 121 else 0
+    if named and value[at] == 34 and value[at + 2] == 34 and value[at + 3] == 58:
+        return named | 4 << _LENGTH
+    end = _closed(value, at)
+    return _OTHER | (end + 1 - at) << _LENGTH if end and end < len(value) and value[end] == 58 else 0
 
 
 def _closed(value: bytes, at: "i64") -> "i64":
@@ -165,8 +183,8 @@ class PlainDecoder:
         self._key_bytes = key_bytes
         self._carrier = carrier
         self._read = Plain()
-        #: Names of streams whose forecasts are one probability and nothing more.
-        self.streams: dict[str, str] = {}
+        #: Streams whose forecasts are one probability and at most an entity: name, and the field of the entity.
+        self.streams: dict[str, tuple[str, bytes]] = {}
         #: For forecasts and outcomes: the number of records to leave to the other decoder after the next failure, and
         #: now.
         self._others, self._left = [0, 0], [0, 0]
@@ -179,12 +197,15 @@ class PlainDecoder:
         if value is None or not self._tries(FORECASTS, key, value, timestamp):
             return None
         if read.forecast(value) and read.number <= 1.0 and self._usual(timestamp):
-            stream = self.streams.get(read.stream)
-            if stream is not None:
+            known = self.streams.get(read.stream)
+            if known is not None and (not read.name or self._names_entity(known[1])):
                 self._others[FORECASTS] = 0
                 ts = timestamp if read.ts < 0 else read.ts
                 carried = self._carrier.carried(headers, _NOTHING) if headers else None
-                made = (offset, key, read.event_id, stream, read.number, (), ts, value, (), carried, 0, 1.0, 1.0, "")
+                entity = number(read.text) if read.name else 0
+                made = (
+                    offset, key, read.event_id, known[0], read.number, (), ts, value, (), carried, entity, 1.0, 1.0, "",
+                )  # fmt: skip
                 return new(Forecast, made)
         self._leave(FORECASTS)
         return None
@@ -217,6 +238,11 @@ class PlainDecoder:
         ts = self._read.ts
         in_time = ts < 0 or timestamp - FAR_OFF <= ts <= timestamp + self._ahead_ms
         return in_time and len(self._read.event_id) <= self._id_bytes
+
+    def _names_entity(self, field: bytes) -> bool:
+        """Whether the further text that was read is the entity: it stands in this field, or in its usual one."""
+        read = self._read
+        return read.name in (field, _ENTITY) and len(read.text) <= self._id_bytes
 
     def _leave(self, topic: int) -> None:
         """Leave the next records to the other decoder: they are likely to be alike."""

@@ -1,9 +1,11 @@
 """Where the microseconds of an event go in a backlog, from the bytes of a fetch to the rows on disk, without sockets.
 
-``python -m tests.bench.path [--calibrator NAME ...] [--forecasts N] [--runs R]``
+``python -m tests.bench.path [--calibrator NAME ...] [--forecasts N] [--runs R] [--marked]``
 
 One partition is taken through the parts of a worker, over RocksDB, with a checkpoint after every 20,000 events. Each
-figure is the median of the runs, in us of processor time an event, RocksDB's own threads included.
+figure is the median of the runs, in turn, in us of processor time an event, RocksDB's own threads included.
+
+``--marked`` adds the default with bands, intervals and entities; accounts have two forecasts each.
 """
 
 import argparse
@@ -40,6 +42,7 @@ from streams.records.merge import PartitionBuffer
 from streams.records.refused import named
 from tests.bench.backlog import BATCH_BYTES, Job, Record, backlog
 from tests.bench.figures import table
+from tests.bench.parts import POLICIES, about
 
 SOURCES = TP("forecasts", 0), TP("outcomes", 0)
 #: Records that a fetch brings, and so many are buffered.
@@ -61,8 +64,8 @@ def batches(records: list[Record]) -> list[bytes]:
 class Partitioned:
     """The parts of a worker; ``spent`` has the seconds of each step."""
 
-    def __init__(self, calibrator: str, wire: list[list[bytes]], directory: str) -> None:
-        self.settings, policies = Settings(), Policies(default=Policy(calibrator))
+    def __init__(self, policy: Policy, wire: list[list[bytes]], directory: str) -> None:
+        self.settings, policies = Settings(), Policies(default=policy)
         self.spent: defaultdict[str, float] = defaultdict(float)
         self._db = rocksdict.Rdict(
             directory,
@@ -175,18 +178,22 @@ def main() -> None:
     parser.add_argument("--calibrator", action="append", help="may be repeated")
     parser.add_argument("--forecasts", type=int, default=30_000, help="each has an outcome")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--marked", action="store_true", help="bands, intervals and entities, too")
     options = parser.parse_args()
     made = backlog(Job(options.forecasts, partitions=1))
     wire = [batches(made[label]) for label in ("forecasts", "outcomes")]
+    jobs = {name: (Policy(name), wire) for name in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]}
+    if options.marked:
+        of_accounts = [(ts, n, key, about(value, options.forecasts // 2)) for ts, n, key, value in made["forecasts"]]
+        jobs["all three"] = POLICIES["all three"], [batches(of_accounts), wire[1]]
     del made
     collect_rarely()
-    found: dict[str, dict[str, float]] = {}
-    for calibrator in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]:
-        runs = []
-        for _ in range(options.runs):
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
+    for _ in range(options.runs):
+        for name, job in jobs.items():
             with tempfile.TemporaryDirectory() as directory:
-                runs.append(Partitioned(calibrator, wire, str(Path(directory) / "db")).run())
-        found[calibrator] = {step: median(run[step] for run in runs) for step in runs[0]}
+                runs[name].append(Partitioned(*job, str(Path(directory) / "db")).run())
+    found = {name: {step: median(run[step] for run in each) for step in each[0]} for name, each in runs.items()}
     steps = list(next(iter(found.values())))
     rows = [[step, *(f"{each[step]:.2f}" for each in found.values())] for step in steps]
     rows.append(["all", *(f"{sum(each.values()):.2f}" for each in found.values())])

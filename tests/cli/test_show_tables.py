@@ -177,8 +177,7 @@ def banded() -> tuple[StateRows, Policy]:
     """Return a stream with bands and what they cost."""
     found, counts = rare(500, drawn=False), BandCounts(3)
     for n in range(1_000_000):
-        counts.sums[n % 3] += 1
-        counts.sums[9 + (n % 10 > 8)] += 1
+        counts.issue(n % 3, int(n % 10 > 8), 0)
     counts.resolve(0, 1, 1_000_000, 2500, 0)
     policy = Policy(bands=Bands(("", "review", "block"), shares=(0.1, 0.01)), cost_miss=300.0, cost_alert=8.0)
     assert policy.bands

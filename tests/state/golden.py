@@ -298,7 +298,7 @@ def _journal() -> journal.Entry:
 def _entities() -> bytes:
     known = Entities(lambda _: None)
     for z, now in ((-2.0, 1_700_000_000_000), (0.5, 1_700_000_100_000)):
-        known.teaches("churn", "00000000", entities.number("account-1"), z, now, DAY_MS)
+        known.teaches("churn", bytes(4), entities.number(b"account-1"), z, now, DAY_MS)
     (row,) = known.changes().values()
     return row
 

@@ -151,7 +151,7 @@ def test_a_label_that_teaches_nothing_is_told_and_revised_and_counts_by_weight_a
 def test_a_label_teaches_by_its_chance_first_and_then_by_its_entity() -> None:
     worker = Worker(PLAN, Table())
     events: list[Event] = [
-        Forecast(n, None, f"e{n}", "s", 0.2, (), n, entity=number("one"), chance=0.5) for n in range(10)
+        Forecast(n, None, f"e{n}", "s", 0.2, (), n, entity=number(b"one"), chance=0.5) for n in range(10)
     ]
     worker.fold(*events, *[Outcome(n, None, f"e{n}", 1.0, 20) for n in range(10)])
     rows = [kinds.LEDGER.decode(worker.table[kinds.LEDGER.key(f"e{n}")]) for n in range(10)]

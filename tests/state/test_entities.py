@@ -16,7 +16,7 @@ from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from tests.state.histories import Table, Worker
 
-CONFIG = "00000000"
+CONFIG = bytes(4)
 TTL = 1000
 PLAN = Policies(default=Policy(ttl_ms=TTL, unlabelled="alike"))
 
@@ -59,7 +59,7 @@ def test_rows_are_bounded_and_keep_those_that_came_last() -> None:
         assert entities.teaches("s", CONFIG, 5 + n * ROWS, 0.0, n, 10**6)
     (row,) = entities.changes().values()
     assert len(row) == 6 + KEPT * 16
-    again, _ = Entities({kinds.ENTITIES.key("s", CONFIG, 5): row}.get), None
+    again, _ = Entities({kinds.ENTITIES.key("s", CONFIG.hex(), 5): row}.get), None
     assert not any(again.teaches("s", CONFIG, 5 + n * ROWS, 0.0, 99, 10**6) for n in range(2 * KEPT, 3 * KEPT))
     assert again.teaches("s", CONFIG, 5, 0.0, 99, 10**6)
 
@@ -68,7 +68,7 @@ def test_a_place_is_the_log_odds_of_what_was_forecast() -> None:
     assert place(0.5, PROBABILITY) == place(Normal(3.0, 1.0), QUANTILES) == 0.0
     assert place(Probs((0.25, 0.75)), PROBS) == pytest.approx(math.log(3.0))
     assert (place(0.0, PROBABILITY), place(1.0, PROBABILITY)) == (-13.8, 13.8)
-    assert number("a") == number("a") != number("b")
+    assert number(b"a") == number(b"a") != number(b"b")
 
 
 def accounts(
@@ -114,7 +114,7 @@ def served(seed: int, shift: float, *, named: bool) -> tuple[float, float]:
         if happened:
             batch.append(Outcome(offset, None, str(event), y, day))
         else:
-            name = number(entity) if named else 0
+            name = number(entity.encode()) if named else 0
             batch.append(Forecast(offset, None, str(event), "s", p, (), day, entity=name))
         if len(batch) == 400:
             fold()
@@ -135,7 +135,7 @@ def test_scores_of_entities_that_are_off_are_mended() -> None:
 
 
 SCORES = (0.02, 0.5, 0.98, 0.999, 0.5)
-FORECASTS = [Forecast(n, None, f"e{n}", "s", p, (), n, entity=number("a")) for n, p in enumerate(SCORES)]
+FORECASTS = [Forecast(n, None, f"e{n}", "s", p, (), n, entity=number(b"a")) for n, p in enumerate(SCORES)]
 
 
 @pytest.mark.parametrize("matures", [0, 100])
@@ -169,7 +169,7 @@ def test_entities_of_classes_and_numbers_teach_once() -> None:
     for spec, raw in (("multiclass", Probs((0.2, 0.3, 0.5))), ("quantile", Normal(0.0, 1.0))):
         plan = Policies(default=Policy(spec, {"classes": 3} if spec == "multiclass" else {}, unlabelled="alike"))
         worker = Worker(plan, Table())
-        worker.fold(*(Forecast(n, None, f"e{n}", "s", raw, (), n, entity=number("a")) for n in range(4)))
+        worker.fold(*(Forecast(n, None, f"e{n}", "s", raw, (), n, entity=number(b"a")) for n in range(4)))
         worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 9) for n in range(4)))
         row = worker.table[kinds.CALIBRATOR.key("s", plan.default.config)]  # type: ignore[union-attr]
         assert kinds.CALIBRATOR.decode(row, "s").calibrator.learnt == 1

@@ -41,7 +41,7 @@ PARTS = st.fixed_dictionaries(
         "revisions": st.integers(0, 255),
         "key": st.none() | st.binary(max_size=40),
         "entity": NUMBER,
-        "marks": st.binary(max_size=40),
+        "marks": st.binary(max_size=40).map(lambda said: len(said).to_bytes(2, "little") + said if said else said),
         "frozen": st.booleans(),
     }
 )

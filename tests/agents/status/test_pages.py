@@ -518,8 +518,8 @@ def test_a_page_shows_the_interval_of_what_is_served_and_whether_it_is_frozen() 
     assert DEFAULT.default is not None
     policy, seen = replace(DEFAULT.default, interval=0.9, frozen=True), Evidence()
     for n in range(2000):
-        issue(band_of(0.3), 0.3, seen, ())
-        learn(band_of(0.3), float(n % 10 < 3), seen, ())
+        issue(band_of(0.3), 0.3, seen, [])
+        learn(band_of(0.3), float(n % 10 < 3), seen, [])
     application = of_churn(
         policy, {kinds.EVIDENCE.key("churn", policy.config, *kinds.WHOLE): kinds.EVIDENCE.encode(seen)}
     )

@@ -470,7 +470,7 @@ def test_an_event_of_a_scope_is_another_than_that_of_its_id_alone() -> None:
 def test_what_a_forecast_is_about_is_read_where_the_stream_says(path: str, fields: dict[str, Any], name: str) -> None:
     event = forecast(made(**fields), Decoder(Policies(default=Policy(entity=path)), LIMITS))
     assert isinstance(event, Forecast)
-    assert event.entity == (number(name) if name else 0)
+    assert event.entity == (number(name.encode()) if name else 0)
 
 
 @pytest.mark.parametrize("entity", ["", 1.5, True, ["a"], "a\nb", "x" * 129])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.entities import number
 from state.events import Forecast, Outcome
 from state.policies import Policies
 from state.policy import Policy
@@ -17,16 +18,19 @@ from streams.records.plain import OTHERS, PlainDecoder
 from streams.sources.carrying import TRACE, Carrier
 
 NOW = 1_700_000_000_000
-POLICIES = Policies([("vectors", Policy("multiclass", options={"classes": 3}))], Policy("identity"))
+POLICIES = Policies(
+    [("vectors", Policy("multiclass", options={"classes": 3})), ("of", Policy("identity", entity="account"))],
+    Policy("identity"),
+)
 SIMPLE = b'{"event_id":"a","stream":"s","p":0.5}'
 
 
 def decoders() -> tuple[PlainDecoder, Decoder]:
-    """Return both; the second knows no plain records, and both know the stream s."""
+    """Return both; the second knows no plain records, and both know the streams s and of."""
     limits, decoder = Limits(), Decoder(POLICIES, Limits())
     decoder.plain = None
     plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
-    plain.streams["s"] = "s"
+    plain.streams |= {"s": ("s", b"entity"), "of": ("of", b"account")}
     return plain, decoder
 
 
@@ -49,6 +53,14 @@ def test_usual_records_are_plain(dumps: Any, p: float) -> None:
     assert known == alike
 
 
+@pytest.mark.parametrize("stream", ["s", "of"])
+@pytest.mark.parametrize("field", ["entity", "account"])
+def test_an_entity_is_plain_in_its_field(stream: str, field: str) -> None:
+    made, same, *_ = both(orjson.dumps({"event_id": "a", field: "e-1", "stream": stream, "p": 0.5}))
+    assert same.entity == number(b"e-1") or (stream, field) == ("s", "account")
+    assert made == same or (made is None and same.entity == 0)
+
+
 def test_headers_are_carried() -> None:
     made, same, *_ = both(SIMPLE, headers=(("traceparent", b"00-ab"), ("other", b"x")))
     assert made == same
@@ -57,15 +69,17 @@ def test_headers_are_carried() -> None:
 
 USUAL = {
     "event_id": st.sampled_from(["a", "a b", "x" * 128]),
-    "stream": st.just("s"),
+    "stream": st.sampled_from(["s", "of"]),
     "p": st.floats(0, 1) | st.sampled_from([0, 1, 0.1, 0.00001, 0.1234567890123456]),
     "y": st.sampled_from([0, 1, 0.0, 1.0]),
     "ts": st.sampled_from([NOW, NOW - 1, 0, NOW + 300_000]),
+    "entity": st.sampled_from(["e", "e f", "x" * 128]),
+    "account": st.sampled_from(["a", "x" * 128]),
 }
 TIMES = (NOW + 300_001, NOW - FAR_OFF - 1, 10**17, 10**18, 10**19)
 TEXTS = ("", "vectors", "unknown", 'a"b', "a\\b", "é", "\x7f", "\n", "x" * 129)
 UNUSUAL: st.SearchStrategy[Any] = st.sampled_from([*TEXTS, *TIMES, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}])
-FIELDS = st.sampled_from(["event_id", "stream", "p", "y", "ts", "x", "scope", "q", "events", "t", ""])
+FIELDS = st.sampled_from([*USUAL, "x", "scope", "q", "events", "t", ""])
 SPACES = st.sampled_from(["", "", "", "", "", "", " ", " ", "  ", "\n"])
 SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
 
@@ -74,6 +88,7 @@ SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
 def near(draw: st.DrawFn) -> bytes:
     """Return the text of an object that is plain, or nearly so."""
     names = draw(st.sampled_from([["event_id", "stream", "p", "ts"], ["event_id", "y", "ts"], ["p", "event_id", "y"]]))
+    names = names + draw(st.sampled_from([[], ["entity"], ["account"], ["entity", "account"]]))
     record = [(name, draw(USUAL[name])) for name in draw(st.permutations(names))]
     for _ in range(draw(SEVERAL)):
         record[draw(st.integers(0, len(record) - 1))] = draw(FIELDS), draw(UNUSUAL | USUAL["p"])
@@ -110,7 +125,10 @@ def test_records_that_are_not_plain_are_tried_ever_more_rarely() -> None:
     assert plain.forecast(0, b"k", SIMPLE, NOW, ()) is not None
 
 
-@pytest.mark.parametrize("policy", [Policy("identity", segments=("a",)), Policy("identity", entity="e")])
+@pytest.mark.parametrize(
+    "policy",
+    [Policy("identity", segments=("a",))] + [Policy("identity", entity=each) for each in ("e.f", "ts", "probs")],
+)
 def test_streams_that_have_more_are_left_to_the_decoder(policy: Policy) -> None:
     decoder = Decoder(Policies(default=policy), Limits())
     limits = Limits()
