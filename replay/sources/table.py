@@ -8,19 +8,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from replay.sources import json_table, names, parquet_table, scores, text_table, times
-from replay.sources.column import Column, counted, quoted, shown
+from replay.sources import json_table, label_times, names, parquet_table, scores, text_table, times
+from replay.sources.column import Column, counted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
@@ -32,9 +32,6 @@ from state.policy import DEFAULT_TTL_MS
 from state.quick import new
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
-
-#: A larger share of labels before their scores is a wrong zone or column, not a few wrong clocks.
-_MOST_EARLY: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -276,8 +273,8 @@ def read(path: Path, columns: Columns) -> TableRows:
         notes += known.notes
         if happened:
             labels = (known.ms != NEVER).astype(np.float64)
-        notes += _follow(known.ms, made.ms, labels, found, columns)
-        notes += _at_once(known.ms[~np.isnan(labels)], made.ms)
+        notes += label_times.follow(known.ms, made.ms, labels, found, columns.zone)
+        notes += label_times.at_once(known.ms[~np.isnan(labels)], made.ms)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
     count = len(values)
@@ -291,12 +288,15 @@ def read(path: Path, columns: Columns) -> TableRows:
     segments = {name: names.read(found[f"--segments {name}"], [""] * count) for name in columns.segments}
     texts = {name: names.read(each, [""] * count) for name, each in _of(found, "entity", "model_version").items()}
     numbers = {name: scores.numbers(each) for name, each in _of(found, "weight", "label_rate").items()}
-    silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
-    if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
-        raise TableError(
-            f"--label-time {shown(columns.label_time)}: no row with label 1 has a time; leave the option out to take "
-            "labels as known with the score"
-        )
+    silent = np.zeros(count, dtype=np.bool_)
+    if columns.label_time is not None:
+        if (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
+            raise TableError(
+                f"--label-time {shown(columns.label_time)}: no row with label 1 has a time; leave the option out to "
+                "take labels as known with the score"
+            )
+        silent = label_times.silent(labels, known.ms)
+        notes += label_times.undated(known.ms, made.ms, ~np.isnan(labels) & ~silent, found)
     labels[silent] = np.nan
     said = ids, streams, segments, texts, numbers
     rows = TableRows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
@@ -322,49 +322,6 @@ def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
     left = counted(int(np.sum(~kept)), "row")
     note = f"{left} without score, label and time, and passed over; the first is row {first}."
     return replace(rows.at(kept), notes=[*rows.notes, note])
-
-
-def _follow(
-    known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], columns: Columns
-) -> list[str]:
-    """Let labels that are before their score come with it, as a worker does; TableError if they are too early or many.
-
-    Many may be early within the day, minute or second that all label times are rounded to.
-    """
-    early = (known < made) & (known != NEVER) & ~np.isnan(labels)
-    if not early.any():
-        return []
-    moments, at_moment = np.unique(known[known != NEVER], return_inverse=True)
-    ends = times.ends(moments, columns.zone or UTC)
-    wrong = early.copy()
-    wrong[early] = made[early] >= ends[at_moment[early[known != NEVER]]]
-    if wrong.sum() <= _MOST_EARLY * np.sum((known != NEVER) & ~np.isnan(labels)):
-        known[early] = made[early]
-        many, first = counted(early.sum(), "label"), found["--label-time"].at(int(np.argmax(early)))
-        return [f"--label-time: {many} before the score and taken as known with it; the first is {first}."]
-    at = int(np.argmax(wrong))
-    when = quoted(found["--time"].cells[at])
-    others = int(wrong.sum()) - 1
-    more = f", and {counted(others, 'other label')} early, too" if others else ""
-    zone = "" if columns.zone else ", name the zone of times that have none by --time-zone"
-    swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
-    raise found["--label-time"].wrong(
-        at,
-        f", before its score's time {when}{more}; correct the times{zone}, or leave out --label-time to take labels as "
-        f"known with the score.{swapped}",
-    )
-
-
-def _at_once(known: Integers, made: Integers) -> list[str]:
-    """Say that all labels are of one time, though scores are not: it is that of an export."""
-    known = known[known != NEVER]
-    if len(known) < 2 or known.min() < known.max() or made.min() == made.max():
-        return []
-    said = (
-        f"--label-time: all {len(known):,} labels are of one time. If this is when the table was made, nothing is "
-        "learnt before: name the column that says when each was known, or leave the option out."
-    )
-    return [said]
 
 
 def _labels(column: Column, columns: Columns) -> Floats:

@@ -456,6 +456,23 @@ def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind
     assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
 
 
+def test_labels_without_a_time_are_known_when_most_others_were(tmp_path: Path) -> None:
+    """Left out, they would become zeros by silence; zeros are silence only where most of them have no time."""
+    lines = [".5,1,2026-01-01,2026-01-05", ".5,0,2026-01-01,2026-01-05", ".5,0,2026-02-01,2026-02-20"]
+    found = rows(tmp_path, "\n".join([f"{HEADER},known", *lines, ".5,1,2026-01-02,", ".5,0,2026-01-03,", ""]), DATED)
+    assert not found.silent.any()
+    assert found.labels.tolist() == [1, 0, 0, 1, 0]
+    day = 86_400_000
+    assert (found.label_times - found.times).tolist()[:3] == [4 * day, 4 * day, 19 * day]
+    assert all(18 * day < each <= 19 * day for each in (found.label_times - found.times).tolist()[3:])
+    assert "--label-time: 2 labels are without a time and taken as known at the age of 19d" in found.notes[-1]
+    # Most zeros have none here: they are silence, and the ones are still ones.
+    lines = [".5,1,2026-01-01,2026-01-05", ".5,0,2026-01-01,", ".5,0,2026-02-01,", ".5,1,2026-01-02,"]
+    found = rows(tmp_path, "\n".join([f"{HEADER},known", *lines, ""]), DATED)
+    assert found.silent.tolist() == [False, True, True, False]
+    assert found.label_times[3] != NEVER
+
+
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(TableError, match="no file in it holds anything"):
