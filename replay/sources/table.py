@@ -326,10 +326,8 @@ def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
 
 def _labels(column: Column, columns: Columns) -> Floats:
     cells = column.texts
-    counts = Counter(cells)
-    del counts[""]
     try:
-        meant = meanings(counts, columns.labels) | {"": np.nan}
+        meant = meanings(Counter(cells), columns.labels)
     except ValueError as exc:
         raise TableError(f"--label {shown(columns.label)} {exc}{_when(column, columns)}") from exc
     found: Floats = np.array([meant[cell] for cell in cells])
@@ -339,6 +337,8 @@ def _labels(column: Column, columns: Columns) -> Floats:
 def _when(column: Column, columns: Columns) -> str:
     """Return what to do with a label's column that holds times; empty if it holds something else."""
     with suppress(TableError):
-        times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
+        form = columns.label_time_format or columns.time_format
+        if (times.read(replace(column, option="--label-time"), form).ms == NEVER).all():
+            return ""
         return "; if it says when what you forecast happened, name it by --label-time, too"
     return ""
