@@ -454,8 +454,13 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
         (
             '{"s": 1, "y": 1, "t": 1}\n{"s": 1,',
             "s",
-            "record 2 is '{\"s\": 1,', not a JSON object on a line: correct it",
+            "record 2 is '{\"s\": 1,', not a JSON object on a line, from '' on .column 9.: correct it",
         ),
+        ('{"s": 1, "y": 1, "t": 1},', "s", "from ',' on .column 25.: correct it"),
+        ('{"n": [1], "data": [{"s": 1, "y": 1}, {"s": 1}]}', "s", r"""one object.* jq -c '\.\["data"\]\[\]'"""),
+        ('[{"s": 1, "y": 1, "t": 1}]', "s", r"jq -c '\.\[\]' .* > records\.jsonl"),
+        ('["a", 1]\n["b", 0]', "s", "jq -r '@csv' .* > table.csv, and name columns by number"),
+        ("[[1, 1, 1], [1, 0, 2]]", "s", r"jq -r '\.\[\] \| @csv'"),
     ],
 )
 def test_json_that_is_no_table_is_named(tmp_path: Path, lines: str, score: str, said: str) -> None:
@@ -488,6 +493,36 @@ def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind
     (tmp_path / "part-2.csv").touch()
     found = read(tmp_path, PLAIN)
     assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
+
+
+def test_columns_that_folders_are_named_for_are_read(tmp_path: Path) -> None:
+    for n, day in enumerate(("2026-01-01", "2026-01-02 10%3A00")):
+        part = tmp_path / "in" / f"t={day}" / f"y={n}"
+        part.mkdir(parents=True)
+        pa.parquet.write_table(pa.table({"p": [0.5, 0.25]}), part / "part-0.parquet")
+    found = read(tmp_path / "in", PLAIN)
+    assert found.labels.tolist() == [0, 0, 1, 1]
+    assert np.array_equal(found.times[1:3], [1767225600_000, 1767225600_000 + 34 * 3_600_000])
+
+
+def test_a_folder_of_text_and_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{HEADER}\n{ROWS}\n")
+    pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(TableError, match=r"b\.parquet is Parquet, and the first file of its folder is not"):
+        read(tmp_path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        (b"7z\xbc\xaf\x27\x1c\0\x04\x81", "holds a packed file"),
+        (b"in.csv" + bytes(94) + b"p,y,t\n", "neither text nor Parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path, begins: bytes, said: str) -> None:
+    (path := tmp_path / "in.csv").write_bytes(begins + f"{HEADER}\n{ROWS}\n".encode())
+    with pytest.raises(TableError, match=said):
+        read(path, PLAIN)
 
 
 def test_labels_without_a_time_are_known_when_most_others_were(tmp_path: Path) -> None:
