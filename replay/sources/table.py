@@ -134,6 +134,11 @@ class TableSource(FileSource):
         }
 
     @cached_property
+    def streams(self) -> Sequence[str]:
+        """Names of all streams of the table."""
+        return list(dict.fromkeys(self._rows.streams))
+
+    @cached_property
     def silent(self) -> Mapping[str, int]:
         """By stream: zeros that have no date though labels have some. They are no outcomes: nobody reported them."""
         return Counter(self._rows.streams[row] for row in np.flatnonzero(self._rows.silent))
