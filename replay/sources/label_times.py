@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.sources import times
-from replay.sources.column import Column, counted, quoted
+from replay.sources.column import Column, counted, quoted, shown
+from replay.sources.record import TableError
 from replay.sources.times import NEVER
 from state.arrays import Floats, Integers
 from state.scoring.ages import words
@@ -50,29 +51,33 @@ def follow(
     )
 
 
-def silent(labels: Floats, known: Integers) -> NDArray[np.bool_]:
-    """Return which zeros nobody reported, [n]: those without a time, if at least half of the zeros have none."""
-    lacks = (labels == 0) & (known == NEVER)
-    return lacks & bool(2 * lacks.sum() >= np.sum(labels == 0))
+def completed(labels: Floats, known: Integers, made: Integers, column: Column) -> tuple[NDArray[np.bool_], list[str]]:
+    """Return which zeros nobody reported, [n]; let other labels without a time be known when most were, and say so.
 
+    Zeros are silence if at least half of them have no time. Other labels would become zeros by it if they were left
+    out, so they are known at the age by which `_MOST_KNOWN` of those with a time were.
 
-def undated(known: Integers, made: Integers, labelled: NDArray[np.bool_], found: Mapping[str, Column]) -> list[str]:
-    """Let labels without a time be known at the age by which most others were, and say so.
-
-    Were they left out, silence would make zeros of ones.
+    Raises TableError if ones have no time, all of them.
     """
-    lacks = labelled & (known == NEVER) & (made != NEVER)
-    dated = labelled & (known != NEVER) & (made != NEVER)
-    if not lacks.any() or not dated.any():
-        return []
+    ones, zeros, lacks = labels == 1, labels == 0, known == NEVER
+    if ones.any() and lacks[ones].all():
+        raise TableError(
+            f"{column.option} {shown(column.name)}: no row with label 1 has a time; leave the option out to take "
+            "labels as known with the score"
+        )
+    silent = zeros & lacks & bool(2 * np.sum(zeros & lacks) >= zeros.sum())
+    labelled = (ones | zeros) & ~silent & (made != NEVER)
+    undated, dated = labelled & lacks, labelled & ~lacks
+    if not undated.any() or not dated.any():
+        return silent, []
     age = int(np.quantile(np.maximum(known - made, 0)[dated], _MOST_KNOWN))
-    known[lacks] = np.maximum(np.minimum(made[lacks] + age, known[dated].max()), made[lacks])
-    many, first = counted(lacks.sum(), "label"), found["--label-time"].rows[int(np.argmax(lacks))]
+    known[undated] = np.maximum(np.minimum(made[undated] + age, known[dated].max()), made[undated])
+    many, first = counted(int(undated.sum()), "label"), column.rows[int(np.argmax(undated))]
     said = (
         f"--label-time: {many} without a time and taken as known at the age of {words(age)}, by which 99 in 100 others "
         f"were; the first is of row {first}."
     )
-    return [said]
+    return silent, [said]
 
 
 def at_once(known: Integers, made: Integers) -> list[str]:

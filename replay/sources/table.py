@@ -122,7 +122,7 @@ class TableSource(FileSource):
     @property
     def size(self) -> int:
         """Records of both topics."""
-        return self._rows.count + int(np.sum(~np.isnan(self._rows.labels)))
+        return int(np.sum(self._rows.forecast) + np.sum(~np.isnan(self._rows.labels)))
 
     def manifest(self) -> Mapping[str, Any]:
         """Return name, size and digest of the table, and which columns were read."""
@@ -172,7 +172,7 @@ class TableSource(FileSource):
     def _chunks(self, topic: int) -> Iterator[tuple[list[int], Chunk]]:
         rows = self._rows
         times = rows.times if topic == FORECASTS else rows.label_times
-        mine = np.arange(rows.count) if topic == FORECASTS else np.flatnonzero(~np.isnan(rows.labels))
+        mine = np.flatnonzero(rows.forecast if topic == FORECASTS else ~np.isnan(rows.labels))
         timed = times != NEVER
         # A row without a time becomes a dead letter; it has to stand somewhere, so it stands with the first.
         first = int(times[timed].min()) if timed.any() else 0
@@ -227,6 +227,8 @@ class TableRows:
     numbers: Mapping[str, Floats]
     #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
+    #: Rows that are forecasts; where ids join a label to its score, its row needs none.
+    forecast: NDArray[np.bool_]
     #: What was assumed, in sentences.
     notes: Sequence[str] = ()
 
@@ -283,10 +285,14 @@ def read(path: Path, columns: Columns) -> TableRows:
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
     count = len(values)
-    ids = [str(n) for n in range(count)]
-    if columns.id is not None:
+    ids, forecast = [str(n) for n in range(count)], np.ones(count, dtype=np.bool_)
+    if columns.id is None:
+        _require_pairs(values, labels, columns)
+    else:
         ids = names.ids(found["--id"])
-        notes += names.repeated(found["--id"], ids)
+        forecast = ~np.isnan(values) | np.isnan(labels)
+        numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
+        notes += names.repeated(numbered, list(compress(ids, forecast)))
     streams = [columns.stream_name] * count
     if columns.stream is not None:
         streams = names.read(found["--stream-column"], streams)
@@ -295,17 +301,22 @@ def read(path: Path, columns: Columns) -> TableRows:
     numbers = {name: scores.numbers(each) for name, each in _of(found, "weight", "label_rate").items()}
     silent = np.zeros(count, dtype=np.bool_)
     if columns.label_time is not None:
-        if (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
-            raise TableError(
-                f"--label-time {shown(columns.label_time)}: no row with label 1 has a time; leave the option out to "
-                "take labels as known with the score"
-            )
-        silent = label_times.silent(labels, known.ms)
-        notes += label_times.undated(known.ms, made.ms, ~np.isnan(labels) & ~silent, found)
+        silent, dated = label_times.completed(labels, known.ms, made.ms, found["--label-time"])
+        notes += dated
     labels[silent] = np.nan
     said = ids, streams, segments, texts, numbers
-    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
+    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, forecast, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
+
+
+def _require_pairs(values: Floats, labels: Floats, columns: Columns) -> None:
+    """Raise TableError if scores and labels stand in rows of their own, and nothing says which belong together."""
+    scored, labelled = ~np.isnan(values), ~np.isnan(labels)
+    if labelled.any() and not (scored & labelled).any():
+        raise TableError(
+            f"--label {shown(columns.label)}: no row with a label has a score. If scores and labels of an event have "
+            "rows of their own, name its id by --id, and when a label was known by --label-time"
+        )
 
 
 def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
@@ -316,7 +327,15 @@ def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
 def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
     """Leave out rows that hold neither score, label nor time, such as a line of totals; say which hold not all."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
-    for what, lacks in {"score": np.isnan(rows.scores) & kept, "time": (rows.times == NEVER) & kept}.items():
+    if not rows.forecast.all():
+        alone = counted(int(np.sum(~rows.forecast)), "row")
+        rows = replace(
+            rows, notes=[*rows.notes, f"{alone} of a label without a score; --id says which event each is of."]
+        )
+    for what, lacks in {
+        "score": np.isnan(rows.scores) & rows.forecast & kept,
+        "time": (rows.times == NEVER) & kept,
+    }.items():
         if lacks.any():
             first = numbers[int(np.argmax(lacks))]
             note = f"Rows without a {what} cannot be used: {lacks.sum():,} in all, the first is row {first}."

@@ -15,8 +15,9 @@ import pytest
 
 from replay.sources.labels import parse
 from replay.sources.record import TableError
-from replay.sources.table import Columns, TableRows, read
+from replay.sources.table import Columns, TableRows, TableSource, read
 from replay.sources.times import NEVER
+from state.fence import FORECASTS, OUTCOMES
 from tests.commands import Trueup
 
 PLAIN = Columns("p", "y", "t")
@@ -262,6 +263,19 @@ def test_times_later_than_now_are_said(tmp_path: Path) -> None:
     later = f"{datetime.now(UTC).year + 1}-12-31"
     note = f"--time 't': 1 time is later than now; the first is row 3, '{later}', {later}T00:00:00."
     assert note in rows(tmp_path, f"{HEADER}\n.5,1,2026-01-01\n.5,1,{later}\n").notes
+
+
+def test_scores_and_labels_in_rows_of_their_own_are_joined_by_their_ids(tmp_path: Path) -> None:
+    log = "kind,id,p,y,t\nscore,a,.5,,2026-01-01\nlabel,a,,1,2026-01-03\n"
+    with pytest.raises(TableError, match=r"no row with a label has a score.* name its id by --id"):
+        rows(tmp_path, log)
+    columns = Columns("p", "y", "t", "t", id="id")
+    assert rows(tmp_path, log, columns).notes[-1].startswith("1 row is of a label without a score; --id says")
+    source = TableSource(tmp_path / "in.csv", tmp_path / "in.csv", columns=columns)
+    (forecast,) = (record for chunk in source.read(FORECASTS, 0) for record in chunk.records)
+    (outcome,) = (record for chunk in source.read(OUTCOMES, 0) for record in chunk.records)
+    assert forecast.key == outcome.key == b"a"
+    assert outcome.timestamp - forecast.timestamp == 2 * 86_400_000
 
 
 def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
