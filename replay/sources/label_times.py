@@ -65,7 +65,7 @@ def completed(labels: Floats, known: Integers, made: Integers, column: Column) -
             f"{column.option} {shown(column.name)}: no row with label 1 has a time; leave the option out to take "
             "labels as known with the score"
         )
-    silent = zeros & lacks & bool(2 * np.sum(zeros & lacks) >= zeros.sum())
+    silent: NDArray[np.bool_] = zeros & lacks & bool(2 * np.sum(zeros & lacks) >= zeros.sum())
     labelled = (ones | zeros) & ~silent & (made != NEVER)
     undated, dated = labelled & lacks, labelled & ~lacks
     if not undated.any() or not dated.any():
