@@ -248,7 +248,8 @@ def _columns(
     width, least, number = len(header.cells), max(cells) + 1, header.number
     if header.separator == " ":  # an empty cell cannot be seen there, and those behind it would take its place
         least = sum(map(bool, header.cells))
-    names, mark = list(map(_named, header.cells)), max(cells)
+    names, mark, behind = list(map(_named, header.cells)), max(cells), max(cells) + 1
+    head = header.cells[mark:behind]
     again: list[int] = []
     below: list[tuple[int, list[str]]] = []
     with _text(path, encoding) as file:
@@ -259,8 +260,8 @@ def _columns(
             while batch := list(islice(reader, _ROWS)):
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
-                heads = [at for at, row in enumerate(batch) if row[mark : mark + 1] == header.cells[mark : mark + 1]]
-                if header.number and heads:
+                heads = [at for at, row in enumerate(batch) if row[mark:behind] == head] if header.number else []
+                if heads:
                     same = {at for at in heads if list(map(_named, batch[at])) == names}
                     again += [numbers[at] for at in sorted(same)]
                     numbers = [number for at, number in enumerate(numbers) if at not in same]
