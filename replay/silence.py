@@ -57,9 +57,19 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
         after = _changed(before, partial(_silent, source), source.silent)
         longer = _changed(after, partial(_longer, source), source.latest_ms)
         made.append(replace(plan, policies=longer))
-        told = [*_sentences(source, before, after), *_kept(source, after, longer)]
+        told = [*_unused(source, before), *_sentences(source, before, after), *_kept(source, after, longer)]
         said += [sentence for sentence in told if sentence not in said]
     return made, said
+
+
+def _unused(source: TableSource, policies: Policies) -> Iterator[str]:
+    """Say that no stream of a table is one of those in the streams file."""
+    if policies.patterns and not any(map(policies.matched, source.streams)):
+        named = ", ".join(pattern for pattern, _ in policies.patterns[:3])
+        yield (
+            f"The streams file says nothing of {next(iter(source.streams))}, a stream of the table, and of none of its "
+            f"others; it names {named}. --stream-name says which stream the table is of."
+        )
 
 
 def _changed(

@@ -11,7 +11,7 @@ from replay.sources.record import TableError
 #: Text that means *no value* among numbers and times.
 MISSING: Final = frozenset(
     [
-        *("", "-", "--", ".", "\\N", "#N/A", "N/A", "n/a", "NA", "na", "<NA>", "<na>"),
+        *("", "\\N", "#N/A", "N/A", "n/a", "NA", "na", "<NA>", "<na>"),
         *("NaN", "nan", "NAN", "NaT", "nat"),
         *("None", "none", "NONE", "NULL", "Null", "null", "(null)", "[NULL]", "#NULL!"),
     ]
@@ -39,9 +39,9 @@ class Column:
         return self.cells if isinstance(self.cells, list) else [str(cell) for cell in self.cells]
 
     def present(self) -> list[str]:
-        """Return the cells as text, without blanks around it; text in `MISSING` becomes empty."""
+        """Return the cells as text, without blanks around it; text in `MISSING`, or of marks alone, becomes empty."""
         stripped = (cell.strip() for cell in self.texts)
-        return ["" if cell in MISSING else cell for cell in stripped]
+        return ["" if cell in MISSING or (not cell[:1].isalnum() and is_marks(cell)) else cell for cell in stripped]
 
     def wrong(self, at: int, said: str) -> TableError:
         """Return the error for a wrong cell."""
@@ -50,6 +50,17 @@ class Column:
     def at(self, at: int) -> str:
         """Return the row and the text of a cell."""
         return f"row {self.rows[at]}, {quoted(self.cells[at])}"
+
+
+def is_marks(cell: str) -> bool:
+    """Whether text holds no letter and no digit, as where databases draw lines, or a dash or a dot stands for nothing.
+
+    Examples
+    --------
+    >>> is_marks("---+---"), is_marks("."), is_marks("-.5")
+    (True, True, False)
+    """
+    return not any(map(str.isalnum, cell))
 
 
 def counted(count: int, what: str) -> str:

@@ -260,7 +260,7 @@ def _begun(path: Path, block: bytes) -> bytes:
     block = block.removeprefix(BOM_UTF8)
     begin = block[:4096].lstrip()
     if begin[:1] == b"[":
-        raise TableError(f"{path} is a JSON array; a file holds a record a line: jq -c '.[]' {path} > records.jsonl")
+        raise TableError(f"{path} is a JSON array; {_lines(begin[1:].lstrip(), path)}")
     if begin[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) or b"\0" in begin[:16]:
         raise TableError(f"{path} is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 {path} > records.jsonl")
     if begin and b"{" not in begin:
@@ -269,6 +269,14 @@ def _begun(path: Path, block: bytes) -> bytes:
             "--table reads CSV, of scores with their labels: join the two first"
         )
     return block
+
+
+def _lines(inside: bytes, path: Path) -> str:
+    """Return how to make lines of a JSON array that begins so: of objects, of lists, or of values, one a line."""
+    if inside[:1] in (b"{", b""):
+        return f"a file holds a record a line: jq -c '.[]' {path} > records.jsonl"
+    inner = ".[] | " * (inside[:1] == b"[")
+    return f"its values have no names: jq -r '{inner}@csv' {path} > table.csv, and name columns by number, such as '#1'"
 
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:

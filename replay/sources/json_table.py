@@ -1,6 +1,7 @@
 """A table of JSON lines: each row is an object, and paths such as ``payment.score[1]`` name its values."""
 
 import json
+import shlex
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -37,8 +38,9 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
             row = _lenient(line) if each is None else each
             if not isinstance(row, dict):
                 raise TableError(
-                    f"{path}: record {number} is {quoted(line.decode(errors='replace'))}, not a JSON object on a line: "
-                    f"correct it; where objects have several lines, jq -c . {path} > rows.jsonl puts each on one"
+                    f"{path}: record {number} is {quoted(line.decode(errors='replace'))}, not a JSON object on a line"
+                    f"{_fault(line)}: correct it; where objects have several lines, jq -c . {path} > rows.jsonl puts "
+                    "each on one"
                 )
             first = first or row
             rows.append(number)
@@ -52,6 +54,10 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
                 column.append(value if isinstance(value, str) else "" if value is None else str(value))
     for option, name in named.items():
         if not any(cells[name]) and name not in first:
+            if number == 1 and (lists := [key for key, value in first.items() if isinstance(value, list)]):
+                longest = max(lists, key=lambda key: len(first[key]))
+                inner = shlex.quote(f".[{json.dumps(longest, ensure_ascii=False)}][]")
+                raise TableError(f"{path} is one object, with its rows in it: jq -c {inner} {path} > rows.jsonl")
             listed = ", ".join(shown(each) for each in list(_paths(first))[:_LISTED])
             raise TableError(f"{option.split()[0]} {shown(name)}: {path} has no such field; there are: {listed}")
     return Text({option: Column(option.split()[0], name, cells[name], rows) for option, name in named.items()}, [])
@@ -75,6 +81,17 @@ def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
     with suppress(ValueError, RecursionError):
         return json.loads(line)
     return None
+
+
+def _fault(line: bytes) -> str:
+    """Say from where on a line is no JSON; empty if it is."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as exc:
+        return f", from {quoted(exc.doc[exc.pos :])} on (column {exc.colno})"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def _nested(option: str, name: str, number: int, value: object) -> TableError:

@@ -6,9 +6,10 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from replay.sources.column import MISSING
+from replay.sources.column import MISSING, is_marks
 
 #: What text means without ``--labels``; numbers that equal 0 or 1 mean these.
 _WORDS: Final = {
@@ -26,6 +27,8 @@ _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
 _NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
+#: A bit as MySQL stores it.
+_BITS: Final = {"\0": "0", "\1": "1"}
 #: What words probably mean; it is proposed, not taken.
 _LIKELY: Final = {
     **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),
@@ -43,14 +46,16 @@ Meanings = Mapping[str, int | None]
 
 
 def parse(text: str) -> Meanings:
-    """Parse ``--labels``: the meaning of each label. A name with a comma stands in quotes, as in a CSV file.
+    """Parse ``--labels``: the meaning of each label.
+
+    A name with a comma stands in quotes. An empty name is an empty cell.
 
     Raises ValueError if it says something else; the message names the part.
     """
     found: dict[str, int | None] = {}
     for each in next(csv.reader([text], skipinitialspace=True)) if text else ():
         label, _, meaning = each.rpartition("=")
-        if not label.strip() or meaning.strip() not in _MEANINGS:
+        if "=" not in each or meaning.strip() not in _MEANINGS:
             raise ValueError(f"{each!r}: write TEXT=0, TEXT=1 or TEXT=skip, separated by commas")
         found[_name(label)] = _MEANINGS[meaning.strip()]
     return found
@@ -70,18 +75,22 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
             known.pop("f", None)  # if it is the only value, it may mark frauds
-    there = {name: known.get(name) for name in names.values() if name not in _NOTHING}
+    # A single mark, such as a dash, means no label; two, such as + and -, are labels.
+    marks = set(filter(is_marks, names.values())) - {""}
+    nothing = _NOTHING | (marks if len(marks) == 1 else set())
+    there = {name: known.get(name) for name in names.values() if name not in nothing}
     # Beside words of which none means 0, "none" is a word, too.
-    nothing = _NOTHING - {_NONE} if 0 not in there.values() and not all(map(_is_number, there)) else _NOTHING
+    if 0 not in there.values() and not all(map(_is_number, there)):
+        nothing -= {_NONE}
     known |= dict.fromkeys(nothing - known.keys())
     if unknown := [value for value, name in names.items() if name not in known]:
-        raise ValueError(_question(unknown, values, names, known))
+        raise ValueError(_question(unknown, values, names, known, nothing))
     return {value: math.nan if (meaning := known[name]) is None else float(meaning) for value, name in names.items()}
 
 
 def _name(value: str) -> str:
     """Return a value in the form for comparison: stripped, in lower case, numbers in one form."""
-    text = value.strip().casefold()
+    text = _BITS.get(value) or value.strip().casefold()
     if match := _NUMBER.fullmatch(text):
         text = f"{match[1]}.{match[3] or 0}"
     try:
@@ -99,10 +108,12 @@ def _usual(name: str) -> int | None:
     return int(name) if name in ("0", "1") else _WORDS.get(name)
 
 
-def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str, str], known: Meanings) -> str:
+def _question(
+    unknown: list[str], values: Mapping[str, int], names: Mapping[str, str], known: Meanings, nothing: AbstractSet[str]
+) -> str:
     """Return the sentence that asks what values mean, with an answer that can be typed as it is."""
     first = unknown[0]
-    listed = [value for value, name in names.items() if name not in _NOTHING or known.get(name, 0) is not None]
+    listed = [value for value, name in names.items() if name not in nothing or known.get(name, 0) is not None]
     if len({names[value] for value in listed}) > _MOST:
         return f"holds {first!r} and {len(listed) - 1:,} other values, and a label has two: name the column of labels"
     written: dict[str, str] = {}
@@ -123,7 +134,7 @@ def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanin
     meant = {name: known[name] for name in shown if name in known}
     try:
         order = {name: float(name) for name in shown}
-        if {*meant.values()} < {0, 1}:
+        if {*meant.values()} == {1}:
             meant = {}  # in pairs such as 1 and 2, or -1 and 1, the larger is 1
     except ValueError:
         order = {name: -float(sum(n for value, n in values.items() if _name(value) == name)) for name in shown}

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from replay.sources.column import Column, shown
 from replay.sources.record import TableError
@@ -43,12 +44,21 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
         if not count:
             raise TableError(f"{path} has no rows")
         bounded(path, 8 * count)
-        paths = {option: _path(name, schema.names) for option, name in named.items()}
-        found = places(path, schema.names, {option: top for option, (top, _) in paths.items()})
+        folders = [_folders(part.relative_to(path)) for part in there]
+        header = schema.names + [name for name in folders[0] if name not in schema.names]
+        paths = {option: _path(name, header) for option, name in named.items()}
+        found = places(path, header, {option: top for option, (top, _) in paths.items()})
         columns: dict[str, Column] = {}
         notes: list[str] = []
         for option, at in found.items():
-            top = schema.names[at]
+            top = header[at]
+            if at >= len(schema.names):
+                said_by = [
+                    (each.get(top, ""), file.metadata.num_rows) for each, file in zip(folders, files, strict=True)
+                ]
+                texts = [value for value, rows in said_by for _ in range(rows)]
+                columns[option] = Column(option.split()[0], named[option], texts, range(1, count + 1))
+                continue
             nth = schema.names[:at].count(top)
             tables = [arrow.table({"": _plain(arrow, file.read(columns=[top]).column(nth))}) for file in files]
             column = arrow.concat_tables(tables, promote_options="permissive").column(0).combine_chunks()
@@ -62,6 +72,12 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:
         raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     return Text(columns, notes)
+
+
+def _folders(part: Path) -> dict[str, str]:
+    """Return the columns that the folders of a part are named for, such as ``dt=2026-01-31``, as Hive and Spark do."""
+    told = dict(unquote(name).split("=", 1) for name in part.parent.parts if "=" in name)
+    return {name: "" if value == "__HIVE_DEFAULT_PARTITION__" else value for name, value in told.items()}
 
 
 def _plain(arrow: Any, column: Any) -> Any:  # noqa: ANN401 - pyarrow's
@@ -127,8 +143,11 @@ def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None)
         return _cells(arrow, option, said, column.dictionary_decode(), zone)
     if types.is_nested(kind):
         flag, name = said.split(" ", 1)
-        example = shlex.quote(name + _example(arrow, kind))
-        raise TableError(f"{said} holds {kind}; name a value inside, such as {flag} {example}")
+        inner = _example(arrow, kind)
+        said_how = (
+            f"name a value inside, such as {flag} {shlex.quote(name + inner)}" if inner else "write a column of it"
+        )
+        raise TableError(f"{said} holds {kind}; {said_how}")
     if types.is_time(kind) or types.is_duration(kind):
         raise TableError(f"{said} holds {kind}, without dates; name a column of times")
     naive = "time" in option and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None))

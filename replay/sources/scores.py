@@ -30,15 +30,19 @@ _NUMBER: Final = {
     for mark in ".,"
 }
 _GROUPED: Final = {
-    mark: re.compile(
-        rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019\u00a0\u202f])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII
-    )
+    mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII)
     for mark, other in (".,", ",.")
 }
 #: A number with a mark of three characters or less before or behind it.
-_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019\u00a0\u202f ]*\d)\s*([^\d\s.,+-]{1,3})?")
+_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019 ]*\d)\s*([^\d\s.,+-]{1,3})?")
+#: Blanks of any width, and a minus or a dash.
+_FOREIGN: Final = re.compile(r"\s|[\u2212\u2013]")
+#: A list of several values in brackets.
+_LIST: Final = re.compile(r"[\[(].*[,\s].*")
 #: So many scores suffice to tell their unit.
 _ENOUGH: Final = 20
+#: So few different scores are decisions, not scores.
+_FEW: Final = 2
 
 
 class ReadScores(NamedTuple):
@@ -91,8 +95,12 @@ def numbers(column: Column) -> Floats:
 
 
 def _signed(column: Column) -> list[str]:
-    """Return cells with ASCII minus signs; spreadsheets may write another one."""
-    return [cell.replace("\u2212", "-") for cell in column.present()]
+    """Return cells with ASCII minus signs and blanks; spreadsheets may write others."""
+    return [cell if cell.isascii() else _FOREIGN.sub(_known, cell) for cell in column.present()]
+
+
+def _known(mark: re.Match[str]) -> str:
+    return " " if mark[0].isspace() else "-"
 
 
 def _amounts(column: Column, cells: list[str]) -> list[str]:
@@ -123,11 +131,14 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
     ends = scale(unit)
     known = ~np.isnan(values)
     doubts = []
+    if known.sum() >= _ENOUGH and len(there := np.unique(values[known])) <= _FEW:
+        listed = " or ".join(f"{each:g}" for each in there)
+        doubts = [f"--score {column.name!r}: all are {listed}. If this is what was decided, name the score behind it."]
     if known.sum() >= _ENOUGH and unit != "probability" and (ends is None or abs(ends[1] - ends[0]) > _ENOUGH):
         inner = values[known]
         if inner.min() >= 0 and inner.max() <= 1 and ((inner > 0) & (inner < 1)).any():
             span = f"from {inner.min():g} to {inner.max():g}"
-            doubts = [f"--score {column.name!r}: all are {span}. If they are probabilities, leave out --score-unit."]
+            doubts += [f"--score {column.name!r}: all are {span}. If they are probabilities, leave out --score-unit."]
     if ends is None:
         with np.errstate(over="ignore"):
             shares: Floats = 1 / (1 + np.exp(-values))
@@ -151,7 +162,7 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
             f"{values[known].min():g} to {values[known].max():g}; {first}); --score-unit says what they are: {UNITS}; "
             "empty those that are errors"
         )
-    return ReadScores(shares, [f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
+    return ReadScores(shares, [*doubts, f"--score {column.name!r}: {many} not {between} and cannot be used; {first}."])
 
 
 def _percents(values: Floats) -> int:
@@ -191,7 +202,7 @@ def _numbers(column: Column, cells: list[str]) -> Floats:
         at = wrong[mark][0]
         hint = (
             f", but a list: write a column with one of its values, and name it by {column.option}"
-            if cells[at][:1] in "[("
+            if _LIST.match(cells[at])
             else "; correct it, or leave it empty"
         )
         raise column.wrong(at, f", which is no number{hint}")

@@ -8,19 +8,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from replay.sources import json_table, names, parquet_table, scores, text_table, times
-from replay.sources.column import Column, counted, quoted, shown
+from replay.sources import json_table, label_times, names, parquet_table, scores, text_table, times
+from replay.sources.column import Column, counted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
@@ -32,9 +32,6 @@ from state.policy import DEFAULT_TTL_MS
 from state.quick import new
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
-
-#: If a larger share of labels is before their scores, a zone or column is wrong, not a few clocks.
-_MOST_EARLY: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class TableSource(FileSource):
     @property
     def size(self) -> int:
         """Records of both topics."""
-        return self._rows.count + int(np.sum(~np.isnan(self._rows.labels)))
+        return int(np.sum(self._rows.forecast) + np.sum(~np.isnan(self._rows.labels)))
 
     def manifest(self) -> Mapping[str, Any]:
         """Return name, size and digest of the table, and which columns were read."""
@@ -135,6 +132,11 @@ class TableSource(FileSource):
             "options": self.columns.given,
             "partitions": self.partitions,
         }
+
+    @cached_property
+    def streams(self) -> Sequence[str]:
+        """Names of all streams of the table."""
+        return list(dict.fromkeys(self._rows.streams))
 
     @cached_property
     def silent(self) -> Mapping[str, int]:
@@ -170,7 +172,7 @@ class TableSource(FileSource):
     def _chunks(self, topic: int) -> Iterator[tuple[list[int], Chunk]]:
         rows = self._rows
         times = rows.times if topic == FORECASTS else rows.label_times
-        mine = np.arange(rows.count) if topic == FORECASTS else np.flatnonzero(~np.isnan(rows.labels))
+        mine = np.flatnonzero(rows.forecast if topic == FORECASTS else ~np.isnan(rows.labels))
         timed = times != NEVER
         # A row without a time becomes a dead letter, and comes first.
         first = int(times[timed].min()) if timed.any() else 0
@@ -225,6 +227,8 @@ class TableRows:
     numbers: Mapping[str, Floats]
     #: Rows whose label is a 0 that was never reported; they have no label here.
     silent: NDArray[np.bool_]
+    #: Rows that are forecasts. With --id a label may have a row of its own, without a score.
+    forecast: NDArray[np.bool_]
     #: Assumptions, in sentences.
     notes: Sequence[str] = ()
 
@@ -276,31 +280,43 @@ def read(path: Path, columns: Columns) -> TableRows:
         notes += known.notes
         if happened:
             labels = (known.ms != NEVER).astype(np.float64)
-        notes += _follow(known.ms, made.ms, labels, found, columns)
-        notes += _at_once(known.ms[~np.isnan(labels)], made.ms)
+        notes += label_times.follow(known.ms, made.ms, labels, found, columns.zone)
+        notes += label_times.at_once(known.ms[~np.isnan(labels)], made.ms)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
     count = len(values)
-    ids = [str(n) for n in range(count)]
-    if columns.id is not None:
+    ids, forecast = [str(n) for n in range(count)], np.ones(count, dtype=np.bool_)
+    if columns.id is None:
+        _require_pairs(values, labels, columns)
+    else:
         ids = names.ids(found["--id"])
-        notes += names.repeated(found["--id"], ids)
+        forecast = ~np.isnan(values) | np.isnan(labels)
+        numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
+        notes += names.repeated(numbered, list(compress(ids, forecast)))
     streams = [columns.stream_name] * count
     if columns.stream is not None:
         streams = names.read(found["--stream-column"], streams)
     segments = {name: names.read(found[f"--segments {name}"], [""] * count) for name in columns.segments}
     texts = {name: names.read(each, [""] * count) for name, each in _of(found, "entity", "model_version").items()}
     numbers = {name: scores.numbers(each) for name, each in _of(found, "weight", "label_rate").items()}
-    silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
-    if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
-        raise TableError(
-            f"--label-time {shown(columns.label_time)}: no row with label 1 has a time; leave the option out to take "
-            "labels as known with the score"
-        )
+    silent = np.zeros(count, dtype=np.bool_)
+    if columns.label_time is not None:
+        silent, dated = label_times.completed(labels, known.ms, made.ms, found["--label-time"])
+        notes += dated
     labels[silent] = np.nan
     said = ids, streams, segments, texts, numbers
-    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
+    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, forecast, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
+
+
+def _require_pairs(values: Floats, labels: Floats, columns: Columns) -> None:
+    """Raise TableError if scores and labels stand in rows of their own, and nothing says which belong together."""
+    scored, labelled = ~np.isnan(values), ~np.isnan(labels)
+    if labelled.any() and not (scored & labelled).any():
+        raise TableError(
+            f"--label {shown(columns.label)}: no row with a label has a score. If scores and labels of an event have "
+            "rows of their own, name its id by --id, and when a label was known by --label-time"
+        )
 
 
 def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
@@ -311,7 +327,15 @@ def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
 def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
     """Leave out rows without score, label and time, such as a line of totals; add notes on incomplete rows."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
-    for what, lacks in {"score": np.isnan(rows.scores) & kept, "time": (rows.times == NEVER) & kept}.items():
+    if not rows.forecast.all():
+        alone = counted(int(np.sum(~rows.forecast)), "row")
+        rows = replace(
+            rows, notes=[*rows.notes, f"{alone} of a label without a score; --id says which event each is of."]
+        )
+    for what, lacks in {
+        "score": np.isnan(rows.scores) & rows.forecast & kept,
+        "time": (rows.times == NEVER) & kept,
+    }.items():
         if lacks.any():
             first = numbers[int(np.argmax(lacks))]
             note = f"Rows without a {what} cannot be used: {lacks.sum():,} in all, the first is row {first}."
@@ -324,55 +348,10 @@ def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
     return replace(rows.at(kept), notes=[*rows.notes, note])
 
 
-def _follow(
-    known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], columns: Columns
-) -> list[str]:
-    """Move labels from before their score to its time, as a worker does; TableError if too early or too many.
-
-    Many may be early within the day, minute or second to which all label times are rounded.
-    """
-    early = (known < made) & (known != NEVER) & ~np.isnan(labels)
-    if not early.any():
-        return []
-    moments, at_moment = np.unique(known[known != NEVER], return_inverse=True)
-    ends = times.ends(moments, columns.zone or UTC)
-    wrong = early.copy()
-    wrong[early] = made[early] >= ends[at_moment[early[known != NEVER]]]
-    if wrong.sum() <= _MOST_EARLY * np.sum((known != NEVER) & ~np.isnan(labels)):
-        known[early] = made[early]
-        many, first = counted(early.sum(), "label"), found["--label-time"].at(int(np.argmax(early)))
-        return [f"--label-time: {many} before the score and taken as known with it; the first is {first}."]
-    at = int(np.argmax(wrong))
-    when = quoted(found["--time"].cells[at])
-    others = int(wrong.sum()) - 1
-    more = f", and {counted(others, 'other label')} early, too" if others else ""
-    zone = "" if columns.zone else ", name the zone of times that have none by --time-zone"
-    swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
-    raise found["--label-time"].wrong(
-        at,
-        f", before its score's time {when}{more}; correct the times{zone}, or leave out --label-time to take labels as "
-        f"known with the score.{swapped}",
-    )
-
-
-def _at_once(known: Integers, made: Integers) -> list[str]:
-    """Warn if all labels have one time and scores do not: it may be the time of an export."""
-    known = known[known != NEVER]
-    if len(known) < 2 or known.min() < known.max() or made.min() == made.max():
-        return []
-    said = (
-        f"--label-time: all {len(known):,} labels are of one time. If this is when the table was made, nothing is "
-        "learnt before: name the column that says when each was known, or leave the option out."
-    )
-    return [said]
-
-
 def _labels(column: Column, columns: Columns) -> Floats:
     cells = column.texts
-    counts = Counter(cells)
-    del counts[""]
     try:
-        meant = meanings(counts, columns.labels) | {"": np.nan}
+        meant = meanings(Counter(cells), columns.labels)
     except ValueError as exc:
         raise TableError(f"--label {shown(columns.label)} {exc}{_when(column, columns)}") from exc
     found: Floats = np.array([meant[cell] for cell in cells])
@@ -382,6 +361,8 @@ def _labels(column: Column, columns: Columns) -> Floats:
 def _when(column: Column, columns: Columns) -> str:
     """Return the remedy if the label's column holds times; else an empty text."""
     with suppress(TableError):
-        times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
+        form = columns.label_time_format or columns.time_format
+        if (times.read(replace(column, option="--label-time"), form).ms == NEVER).all():
+            return ""
         return "; if it says when what you forecast happened, name it by --label-time, too"
     return ""

@@ -11,7 +11,7 @@ import re
 import shlex
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -21,7 +21,8 @@ from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
-_SEPARATORS: Final = (",", ";", "\t", "|", " ")
+#: The blank comes last, as cells may contain it. Hive writes the fifth.
+_SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
 #: A score or a time begins like this; its name does not.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
@@ -29,6 +30,8 @@ _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
 _FORMULA: Final = re.compile(r'="([^"]*)"')
 #: The header is among the first so many rows, behind comments and titles.
 _HEAD: Final = 50
+#: So many rows of one cell may stand below a table.
+_BELOW: Final = 2
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
 #: Bytes that are decoded at once, and the longest line.
@@ -87,15 +90,14 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
             f"{path} has no row that can be read: a comma, a semicolon, a tab, | or a blank is between columns"
         )
     bare = _bare(path, decoded, header)
-    columns, again = _columns(path, decoded, header, places(path, header.cells, named), named, bare=bare)
+    columns, passed = _columns(path, decoded, header, places(path, header.cells, named), named, bare=bare)
     if bare:
         notes.append(
             "Quotes are not closed where they are opened, and every line has all cells: they were read as text."
         )
     if nul:
         _no_nul(columns)
-    if again:
-        notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
+    notes += passed
     if not header.number:
         notes.append("The table has no header: its first row is a row like the others.")
     if header.number > 1:
@@ -177,8 +179,9 @@ def _guess(head: bytes) -> str:
 
 
 def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3]) -> Any:  # noqa: ANN401 - has no public name
-    """Return a reader of rows; several blanks separate as one does."""
-    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=separator == " ")
+    """Return a reader of rows. Several blanks separate as one does; a blank behind a comma is dropped."""
+    csv.field_size_limit(_LINE)
+    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=True)
 
 
 def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
@@ -211,8 +214,8 @@ def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | No
 
 
 def _named(name: str) -> str:
-    """Return a name in the form for comparison: stripped, in one Unicode form."""
-    return normalize("NFC", name.strip())
+    """Return a name in the form for comparison: stripped, in one Unicode form, one blank for several."""
+    return " ".join(normalize("NFC", name).strip("\ufeff\u200b").split())
 
 
 def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
@@ -235,8 +238,8 @@ def _bare(path: Path, encoding: str, header: _Header) -> bool:
 
 def _columns(
     path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str], *, bare: bool
-) -> tuple[dict[str, Column], list[int]]:
-    """Return the columns, and the rows that repeat the header, as in joined files.
+) -> tuple[dict[str, Column], list[str]]:
+    """Return the columns, and sentences on rows that are no data: repeated headers of joined files, and counts below.
 
     ``bare``: whether quotes are text.
     """
@@ -245,7 +248,10 @@ def _columns(
     width, least, number = len(header.cells), max(cells) + 1, header.number
     if header.separator == " ":  # between blanks an empty cell is invisible, and the next cells would take its place
         least = sum(map(bool, header.cells))
+    names, mark, behind = list(map(_named, header.cells)), max(cells), max(cells) + 1
+    head = header.cells[mark:behind]
     again: list[int] = []
+    below: list[tuple[int, list[str]]] = []
     with _text(path, encoding) as file:
         reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
         try:
@@ -254,29 +260,46 @@ def _columns(
             while batch := list(islice(reader, _ROWS)):
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
-                if header.number and header.cells in batch:
-                    again += [at for at, row in zip(numbers, batch, strict=True) if row == header.cells]
-                    numbers = [at for at, row in zip(numbers, batch, strict=True) if row != header.cells]
-                    batch = [row for row in batch if row != header.cells]
+                heads = [at for at, row in enumerate(batch) if row[mark:behind] == head] if header.number else []
+                if heads:
+                    same = {at for at in heads if list(map(_named, batch[at])) == names}
+                    again += [numbers[at] for at in sorted(same)]
+                    numbers = [number for at, number in enumerate(numbers) if at not in same]
+                    batch = [row for at, row in enumerate(batch) if at not in same]
                 if set(map(len, batch)) != {width}:
-                    batch, numbers = _regular(path, batch, numbers, width, least)
+                    batch, numbers = _regular(path, batch, numbers, width, least, below)
+                elif below:
+                    raise _uneven(path, *below[0], width, least)
                 rows.extend(numbers)
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
-            line = reader.line_num
-            with _text(path, encoding) as again_read:
-                escaped = any('\\"' in each for each in again_read)
-            twice = f"""; sed 's/\\\\"/""/g' {shlex.quote(str(path))} > table.csv writes \\" so""" if escaped else ""
-            raise TableError(
-                f"{path}: line {line} cannot be read as a row ({exc}): look for a quote that is not closed, or that is "
-                f"not written twice inside of a cell{twice}"
-            ) from exc
+            raise _broken(path, encoding, header.separator, exc) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
     bared = {at: _unwrapped(column) for at, column in cells.items()}
     found = {option: Column(option.split()[0], named[option], bared[at], rows) for option, at in there.items()}
-    return found, again
+    notes = []
+    if again:
+        notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
+    if below:
+        notes.append(f"What stands below the table was passed over: row {below[0][0]}, {quoted(below[0][1][0])}.")
+    return found, notes
+
+
+def _broken(path: Path, encoding: str, separator: str, exc: csv.Error) -> TableError:
+    """Return the error of a row that cannot be read; the row begins where the one before it ends."""
+    begins = 1
+    with _text(path, encoding) as file, suppress(csv.Error):
+        for _ in (reader := _reader(file, separator, csv.QUOTE_MINIMAL)):
+            begins = reader.line_num + 1
+    with _text(path, encoding) as file:
+        escaped = any('\\"' in each for each in file)
+    twice = f"""; sed 's/\\\\"/""/g' {shlex.quote(str(path))} > table.csv writes \\" so""" if escaped else ""
+    return TableError(
+        f"{path}: the row that begins in line {begins} cannot be read ({exc}): look for a quote that is not closed, or "
+        f"that is not written twice inside of a cell{twice}"
+    )
 
 
 def _unwrapped(cells: list[str]) -> list[str]:
@@ -286,24 +309,42 @@ def _unwrapped(cells: list[str]) -> list[str]:
 
 
 def _regular(
-    path: Path, batch: Sequence[list[str]], numbers: Sequence[int], width: int, least: int
+    path: Path,
+    batch: Sequence[list[str]],
+    numbers: Sequence[int],
+    width: int,
+    least: int,
+    below: list[tuple[int, list[str]]],
 ) -> tuple[list[list[str]], list[int]]:
-    """Return rows without blank ones; a row with too many or too few cells is an error."""
+    """Return rows without blank ones; a row with too many or too few cells is an error.
+
+    ``below``: gets the rows of one cell behind which no other row stands, as databases count what they wrote.
+    """
     found, kept = [], []
     for number, row in zip(numbers, batch, strict=True):
-        if len(row) < 2 and not any(cell.strip() for cell in row):
+        if len(row) < 2 and not any(map(str.isalnum, "".join(row))):
             continue
+        if len(row) == 1 < least and len(below) < _BELOW:
+            below.append((number, row))
+            continue
+        if below:
+            raise _uneven(path, *below[0], width, least)
         if len(row) < least or any(cell.strip() for cell in row[width:]):
-            cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
-            if len(row) == width + 1 and batch[0] is row:
-                cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"
-            raise TableError(
-                f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
-                "put quotes around the cell that holds a separator"
-            )
+            raise _uneven(path, number, row, width, least, named=batch[0] is row)
         found.append(row)
         kept.append(number)
     return found, kept
+
+
+def _uneven(path: Path, number: int, row: list[str], width: int, least: int, *, named: bool = False) -> TableError:
+    """Return the error of a row with too many or too few cells. ``named``: whether all rows may begin with a name."""
+    cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
+    if len(row) == width + 1 and named:
+        cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"
+    return TableError(
+        f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or put quotes "
+        "around the cell that holds a separator"
+    )
 
 
 def _no_nul(columns: Mapping[str, Column]) -> None:

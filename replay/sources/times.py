@@ -61,7 +61,7 @@ _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
     *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
     *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
-    *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d"),
+    *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d", "%Y年%m月%d日"),
 )
 _CLOCKS: Final = (
     *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M:%S.%f %p", " %H.%M.%S"),
@@ -80,7 +80,7 @@ _CLOCKS: Final = (
     ),
 )
 _OTHERS: Final = (
-    *("%Y%m", "%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
+    *("%Y%m", "%Y-%m", "%Y/%m", "%Y%m%d%H", "%Y-%j", "%Y%j", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
     *("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y"),
 )
 #: A format is proposed after so many cells were tried.
@@ -161,7 +161,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     notes = []
     if clock.assumed and zone is None:
         notes.append(UTC_ASSUMED)
-    if kind and kind not in (ISO, form, *dict(_UNITS)):
+    if kind and kind not in (ISO, form):
         at = next(at for at, each in enumerate(ms) if each != NEVER)
         notes.append(f"{column.option} {column.name!r} was read as {kind}: {column.texts[at]!r} is {_date(ms[at])}.")
     there = ms != NEVER
@@ -292,7 +292,7 @@ def _wrong(
     def kind(cell: str) -> str:
         return next(iter(_told([cell], tell, clock)[0]))
 
-    at = next(at for at, cell in enumerate(texts) if cell and (kind(cell) != most or not most))
+    at = next(at for at, cell in enumerate(texts) if cell and (kind(cell) != most if most else not kind(cell)))
     if form:
         said = f", which is not written as {form}, as {others}" if count else f", not written as {form}"
         if _told(texts, _usual, clock)[0].keys() == {ISO}:
@@ -324,8 +324,8 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
         )
     else:
         said = (
-            "is not a time that is recognised (ISO 8601, or a number since 1970); say how it is written, such as "
-            f"{column.option}-format '%d.%m.%Y %H:%M'"
+            "is not a time that is recognised (ISO 8601, or a number since 1970); write it as 2024-01-31, or say how "
+            f"it is written, such as {column.option}-format '%d.%m.%Y %H:%M'"
         )
     return f", which {said}"
 

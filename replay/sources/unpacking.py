@@ -30,6 +30,12 @@ _OTHERS: Final = (
     *(b"\xd0\xcf\x11\xe0", b"Obj\x01", b"ORC", b"ARRO", b"SQLi", b"%PDF", b"\0\0\0\0", b"$FL2", b"<sta", b"\x89HDF"),
     *(b"X\n\0\0", b"RDX2", b"RDX3", b"\x80\x04", b"\x80\x05", b"<htm", b"<!DO", b"<?xm"),
 )
+#: No text has so many zeros in a row, whatever its encoding.
+_ZEROS: Final = b"\0" * 8
+#: How files begin that are packed in another way: 7z, RAR, Snappy, LZ4, Zstandard with a frame to skip, LZMA, compress.
+_ELSE: Final = (
+    *(b"7z\xbc\xaf", b"Rar!", b"\xff\x06\0\0", b"\x04\x22\x4d\x18", b"\x50\x2a\x4d\x18", b"\x5d\0\0", b"\x1f\x9d"),
+)
 #: A JSON object or array; SQL Server writes names of columns in brackets.
 _JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")
 _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
@@ -85,12 +91,12 @@ def holds_json(path: Path) -> bool:
 
 def recognised(path: Path, first: bytes) -> None:
     """Raise TableError if the content does not begin as text."""
-    if first.startswith(_OTHERS):
+    if first.startswith((*_PACKED, *_ELSE)):
+        raise TableError(f"{path} holds a packed file: unpack it first")
+    if first.startswith(_OTHERS) or _ZEROS in first.rstrip(b"\0"):
         raise TableError(
             f"{path} is neither text nor Parquet, whatever its name says, or it is HTML or XML: save its table as CSV"
         )
-    if first.startswith(_PACKED):
-        raise TableError(f"{path} holds a packed file: unpack it first")
 
 
 def bounded(path: Path, size: int) -> None:
@@ -159,6 +165,8 @@ class _Joined(io.RawIOBase):
     def readinto(self, room: "memoryview") -> int:  # type: ignore[override]  # any buffer
         while self._left:
             if self._inner is None:
+                if begins(self._left[-1]) == PARQUET:
+                    raise TableError(f"{self._left[-1]} is Parquet, and the first file of its folder is not")
                 self._inner, _ = self._stack.enter_context(opened(self._left[-1]))
                 found = self._inner.read(len(room) - 1).removeprefix(codecs.BOM_UTF8)
                 found = found if self._ended else b"\n" + found

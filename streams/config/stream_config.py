@@ -45,7 +45,7 @@ def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
 def loaded(text: str) -> dict[str, Any]:
     """Parse the file's text; raises ValueError if it is not TOML."""
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))  # as Notepad begins a file
     except tomllib.TOMLDecodeError as exc:
         raise ValueError(f"the streams file is not TOML: {exc}") from exc
     except RecursionError:

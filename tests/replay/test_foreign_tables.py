@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from replay.sources.labels import parse
 from replay.sources.record import TableError
-from replay.sources.table import Columns, TableRows, read
+from replay.sources.table import Columns, TableRows, TableSource, read
 from replay.sources.times import NEVER
+from state.fence import FORECASTS, OUTCOMES
 from tests.commands import Trueup
 
 PLAIN = Columns("p", "y", "t")
@@ -98,6 +100,7 @@ def test_log_odds_of_certain_scores_are_infinite(tmp_path: Path) -> None:
         (("$1,234.50", "$12.00"), [1234.5, 12]),
         (("1.234,50 €", "12,00 €"), [1234.5, 12]),
         (("EUR 1234.50", "EUR 12"), [1234.5, 12]),
+        (("1\u2009234,5", "\u20130,5"), [1234.5, -0.5]),
     ],
 )
 def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
@@ -116,6 +119,21 @@ def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
         (f"{HEADER}\n{ROWS}\n.,1,(null)\n", PLAIN, ""),
         (normalize("NFD", f"Prüfwert,y,t\n{ROWS}\n"), Columns(normalize("NFC", "Prüfwert"), "y", "t"), ""),
         ("  p  y          t\n .25  1 2026-01-01\n  .5  0 2026-01-02\n", PLAIN, ""),
+        # Lines and counts that databases write; other separators; blanks behind them; headers with marks of their file.
+        (f"{HEADER}\n---,-,---\n{ROWS}\n", PLAIN, "1 row is without score, label and time"),
+        (f"{HEADER}\n-+-+-\n{ROWS}\n\0\0\0\n\x1a", PLAIN, ""),
+        (f"{HEADER}\n{ROWS}\n(2 rows)\n", PLAIN, "What stands below the table was passed over: row 4, '(2 rows)'."),
+        (f"{HEADER}\n{ROWS}\n".replace(",", "\x01"), PLAIN, ""),
+        (
+            f'"p", "y", "t"\n{ROWS}\n'.replace(".25,", ".25, ")
+            .replace("1,2026", '"1", "2026')
+            .replace("01\n", '01"\n', 1),
+            PLAIN,
+            "",
+        ),
+        (f"{HEADER}\n{ROWS}\n".replace("\n.5", f"\n\ufeff{HEADER}\n.5"), PLAIN, "stands again in row 3"),
+        (f'"risk\nscore",y,t\n{ROWS}\n', Columns("risk score", "y", "t"), ""),
+        (f"{HEADER},note\n{ROWS},{'x' * 200_000}\n", PLAIN, ""),
     ],
 )
 def test_headers_are_found_where_they_are(tmp_path: Path, text: str, columns: Columns, note: str) -> None:
@@ -172,6 +190,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             PLAIN,
             "holds '0.01' and 59 other values.* name the column of labels",
         ),
+        (labelled("0", "0", "-1"), PLAIN, r"--labels 0=0,-1=1; else write 0, 1 or skip \(no label\) behind each$"),
+        (labelled("-", "-", "+"), PLAIN, "--labels -=0,.=1; else"),
         (labelled("good", "good", "bad", "open"), PLAIN, "--labels good=0,bad=1,open=skip"),
         (labelled("100%", "0%"), PLAIN, "--labels 0%=0,100%=1"),
         (labelled("fraud", "none", "none"), PLAIN, "--labels fraud=1,none=0"),
@@ -185,6 +205,14 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("24107"), PLAIN, "is no time from 1990 to"),  # 2026-01-01 in days since 1960, and no 2024-10-07
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
+        (timed("2024-001"), PLAIN, "--time-format '%Y-%j'"),
+        (timed("2024q1"), PLAIN, "write it as 2024-01-31, or say how"),
+        (f"{HEADER}\n.5,1,2026-01-02\n.5,1,2026-31-01\n.5,1,2026-30-01\n", PLAIN, "row 3 holds '2026-31-01'"),
+        # Rows that are none are named as such only at the end, and few.
+        (f"{HEADER}\n.25,1,2026-01-01\n# again\n.5,0,2026-01-02\n", PLAIN, "row 3 has 1 cells"),
+        (f"{HEADER}\n{ROWS}\np;y;t\n.5;1;2026-01-01\n.5;1;2026-01-01\n", PLAIN, "row 4 has 1 cells"),
+        (f'{HEADER}\n.5,1,2026-01-01\n.5,"1,2026-01-01\n.5,1,2026-01-01\n', PLAIN, "begins in line 3 cannot be read"),
+        (f"{HEADER}\n(0.5),1,2026-01-01\n", PLAIN, "which is no number; correct it"),
         (timed("202401"), PLAIN, "--time-format '%Y%m'"),
         (
             f"{HEADER}\n.5,1,2026-01-01 10:00:00 UTC\n.5,1,2026-01-01 10:00:00.001 UTC\n",  # as BigQuery cuts zeros
@@ -237,6 +265,25 @@ def test_times_later_than_now_are_said(tmp_path: Path) -> None:
     assert note in rows(tmp_path, f"{HEADER}\n.5,1,2026-01-01\n.5,1,{later}\n").notes
 
 
+def test_scores_and_labels_in_rows_of_their_own_are_joined_by_their_ids(tmp_path: Path) -> None:
+    log = "kind,id,p,y,t\nscore,a,.5,,2026-01-01\nlabel,a,,1,2026-01-03\n"
+    with pytest.raises(TableError, match=r"no row with a label has a score.* name its id by --id"):
+        rows(tmp_path, log)
+    columns = Columns("p", "y", "t", "t", id="id")
+    assert rows(tmp_path, log, columns).notes[-1].startswith("1 row is of a label without a score; --id says")
+    source = TableSource(tmp_path / "in.csv", tmp_path / "in.csv", columns=columns)
+    (forecast,) = (record for chunk in source.read(FORECASTS, 0) for record in chunk.records)
+    (outcome,) = (record for chunk in source.read(OUTCOMES, 0) for record in chunk.records)
+    assert forecast.key == outcome.key == b"a"
+    assert outcome.timestamp - forecast.timestamp == 2 * 86_400_000
+
+
+def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
+    """So a flag that is set or empty has two answers."""
+    said = parse("Y=1,=0")
+    assert rows(tmp_path, labelled("Y", "", "NULL"), replace(PLAIN, labels=said)).labels.tolist()[:2] == [1, 0]
+
+
 def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
     known = rows(tmp_path, labelled("1", "none")).labels
     assert np.array_equal(known, [1.0, np.nan], equal_nan=True)
@@ -253,11 +300,12 @@ def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
         ("1,0 0,0", [1, 0]),
         ("0x01 0x00", [1, 0]),  # a bit of SQL Server
         ("b'1' b'0'", [1, 0]),  # and of MySQL, by pandas
+        ("1 -", [1, np.nan]),
     ],
 )
-def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[int]) -> None:
+def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[float]) -> None:
     lines = "".join(f".5;{label};2026-01-01\n" for label in written.split())
-    assert rows(tmp_path, f"p;y;t\n{lines}").labels.tolist() == y
+    assert np.array_equal(rows(tmp_path, f"p;y;t\n{lines}").labels, y, equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -420,8 +468,13 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
         (
             '{"s": 1, "y": 1, "t": 1}\n{"s": 1,',
             "s",
-            "record 2 is '{\"s\": 1,', not a JSON object on a line: correct it",
+            "record 2 is '{\"s\": 1,', not a JSON object on a line, from '' on .column 9.: correct it",
         ),
+        ('{"s": 1, "y": 1, "t": 1},', "s", "from ',' on .column 25.: correct it"),
+        ('{"n": [1], "data": [{"s": 1, "y": 1}, {"s": 1}]}', "s", r"""one object.* jq -c '\.\["data"\]\[\]'"""),
+        ('[{"s": 1, "y": 1, "t": 1}]', "s", r"jq -c '\.\[\]' .* > records\.jsonl"),
+        ('["a", 1]\n["b", 0]', "s", "jq -r '@csv' .* > table.csv, and name columns by number"),
+        ("[[1, 1, 1], [1, 0, 2]]", "s", r"jq -r '\.\[\] \| @csv'"),
     ],
 )
 def test_json_that_is_no_table_is_named(tmp_path: Path, lines: str, score: str, said: str) -> None:
@@ -454,6 +507,62 @@ def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind
     (tmp_path / "part-2.csv").touch()
     found = read(tmp_path, PLAIN)
     assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
+
+
+def test_columns_that_folders_are_named_for_are_read(tmp_path: Path) -> None:
+    for n, day in enumerate(("2026-01-01", "2026-01-02 10%3A00")):
+        part = tmp_path / "in" / f"t={day}" / f"y={n}"
+        part.mkdir(parents=True)
+        pa.parquet.write_table(pa.table({"p": [0.5, 0.25]}), part / "part-0.parquet")
+    found = read(tmp_path / "in", PLAIN)
+    assert found.labels.tolist() == [0, 0, 1, 1]
+    assert np.array_equal(found.times[1:3], [1767225600_000, 1767225600_000 + 34 * 3_600_000])
+
+
+def test_a_folder_of_text_and_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{HEADER}\n{ROWS}\n")
+    pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(TableError, match=r"b\.parquet is Parquet, and the first file of its folder is not"):
+        read(tmp_path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        (b"7z\xbc\xaf\x27\x1c\0\x04\x81", "holds a packed file"),
+        (b"in.csv" + bytes(94) + b"p,y,t\n", "neither text nor Parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path, begins: bytes, said: str) -> None:
+    (path := tmp_path / "in.csv").write_bytes(begins + f"{HEADER}\n{ROWS}\n".encode())
+    with pytest.raises(TableError, match=said):
+        read(path, PLAIN)
+
+
+def test_labels_without_a_time_are_known_when_most_others_were(tmp_path: Path) -> None:
+    """Left out, they would become zeros by silence; zeros are silence only where most of them have no time."""
+    lines = [".5,1,2026-01-01,2026-01-05", ".5,0,2026-01-01,2026-01-05", ".5,0,2026-02-01,2026-02-20"]
+    found = rows(tmp_path, "\n".join([f"{HEADER},known", *lines, ".5,1,2026-01-02,", ".5,0,2026-01-03,", ""]), DATED)
+    assert not found.silent.any()
+    assert found.labels.tolist() == [1, 0, 0, 1, 0]
+    day = 86_400_000
+    assert (found.label_times - found.times).tolist()[:3] == [4 * day, 4 * day, 19 * day]
+    assert all(18 * day < each <= 19 * day for each in (found.label_times - found.times).tolist()[3:])
+    assert "--label-time: 2 labels are without a time and taken as known at the age of 19d" in found.notes[-1]
+    # Most zeros have none here: they are silence, and the ones are still ones.
+    lines = [".5,1,2026-01-01,2026-01-05", ".5,0,2026-01-01,", ".5,0,2026-02-01,", ".5,1,2026-01-02,"]
+    found = rows(tmp_path, "\n".join([f"{HEADER},known", *lines, ""]), DATED)
+    assert found.silent.tolist() == [False, True, True, False]
+    assert found.label_times[3] != NEVER
+
+
+def test_a_column_of_decisions_is_doubted_and_numbers_of_time_are_shown_as_dates(tmp_path: Path) -> None:
+    lines = "".join(f"{n % 2},1,{725_760_000 + n}\n" for n in range(30))  # seconds since 2001, as Apple counts
+    found = rows(tmp_path, f"{HEADER}\n{lines}")
+    assert found.notes == [
+        "--time 't' was read as seconds since 1970: '725760000' is 1992-12-31T00:00:00.",
+        "--score 'p': all are 0 or 1. If this is what was decided, name the score behind it.",
+    ]
 
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ import pytest
 
 from agents.worker import MISCONFIGURED
 from cli.options import UNUSABLE
+from replay.configuration import configurations
+from replay.silence import understood
 from replay.sources.labels import parse
 from replay.sources.record import SourceRecord, TableError
 from replay.sources.table import Columns, TableSource
 from state.fence import FORECASTS, OUTCOMES
+from streams.config.settings import Settings
 from tests.commands import Ended, Trueup
 
 PLAIN = Columns("p", "fraud", "at")
@@ -360,6 +363,16 @@ def test_what_is_due_when_a_table_ends_is_resolved_and_what_is_not_is_counted(tm
     young = 2499 + 4  # The table ends on day 45: zeros and ones that are later than day 15.
     assert (contender["immature"], contender["overall"]["raw"]["n"]) == (young, 10_020 - young)
     assert "2,503 of 10,020 forecasts (25.0%) had not matured when the history ended" in told.err
+
+
+@pytest.mark.parametrize(("stream", "said"), [("Cards", 1), ("car*", 0)])
+def test_a_streams_file_of_other_streams_than_the_table_s_is_said(tmp_path: Path, stream: str, said: int) -> None:
+    source = table(tmp_path, "p,fraud,at\n.5,1,2026-01-01\n", replace(PLAIN, stream_name="cards"))
+    (plan := tmp_path / "streams.toml").write_text(f'\ufeff[streams."{stream}"]\nttl = "3d"\n')  # as Notepad writes it
+    _, told = understood(source, configurations(Settings.from_env({}), [], [plan]))
+    warned = [each for each in told if "says nothing of cards, a stream of the table" in each]
+    assert len(warned) == said
+    assert all("it names Cards." in each for each in warned)
 
 
 def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(tmp_path: Path, trueup: Trueup) -> None:
