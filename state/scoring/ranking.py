@@ -213,11 +213,8 @@ def encode(counts: Counts, most: int) -> bytes:
     ``counts``: at most 2**32 - 1 each.
     ``most``: an upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
     """
-    bound, encoded = (most.bit_length() + 7) // 8, b""
-    if isinstance(counts, bytearray):
-        flat, width, bound = bytes(counts), 1, min(bound, 1)
-    else:
-        flat, width = counts.tobytes(), _BYTES
+    flat, width = (bytes(counts), 1) if isinstance(counts, bytearray) else (counts.tobytes(), _BYTES)
+    bound, encoded = min((most.bit_length() + 7) // 8, width), b""
     for start in (0, FINE * width):
         n, planes = 0, b""
         for k in range(bound):

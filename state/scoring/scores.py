@@ -34,6 +34,7 @@ _P: Final = 2
 _DRAW: Final = 3
 #: The books that make up a kind.
 _OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
+_MOST: Final = 2.0**53  # events that a sum tells apart
 _MASK: Final = 10  # bytes of a bit for each cell of each book
 #: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
 _GRAIN: Final = 1.5 * 2.0**22
@@ -199,7 +200,8 @@ class Scores:
     def decode(cls, payload: bytes) -> Self:
         """Read sums written by `encode`.
 
-        Raises ValueError if the payload has another length than its mask says, or names cells that do not exist.
+        Raises ValueError if the payload has another length than its mask says, or names cells that do not exist or have
+        no events.
         """
         if len(payload) < _MASK:
             raise ValueError(f"scores of {len(payload)} bytes are shorter than their own header")
@@ -217,6 +219,8 @@ class Scores:
             sums = scores._sums[book] = [0.0] * _BOOK
             for cell in range(_CELLS):
                 if bits >> cell & 1:
+                    if not 1.0 <= values[at] <= _MOST:
+                        raise ValueError(f"scores of mask {mask:#x} have a cell of {values[at]} events")
                     sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
                     at += _SUMS
         scores._y2 = values[at]

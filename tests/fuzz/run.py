@@ -60,18 +60,19 @@ def _run(name: str, seconds: int, corpus: str, out: Path) -> tuple[int, float, i
         [*command, "--out", str(out.resolve())],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         timeout=seconds + START,
         check=False,
     )
-    tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", ended.stderr) or re.search(
-        r"Done (\d+) runs", ended.stderr
+    tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", ended.stdout) or re.search(
+        r"Done (\d+) runs", ended.stdout
     )
     if ended.returncode:
-        (out / f"{name}.log").write_text(ended.stderr)
-        print(ended.stderr[-3000:], file=sys.stderr)
+        (out / f"{name}.log").write_text(ended.stdout)
+        print(f"{ended.stdout[-3000:]}\nended with {ended.returncode}", file=sys.stderr)
     return int(tried[1]) if tried else 0, round(monotonic() - began, 1), int(ended.returncode != 0)
 
 

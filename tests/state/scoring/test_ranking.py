@@ -1,7 +1,10 @@
 """Rankings from counts by cell, against the events themselves."""
 
 import math
+from array import array
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from state.scoring import ranking
 from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
-from state.scoring.ranking import Ranking
+from state.scoring.ranking import Counts, Ranking
 from state.scoring.scores import Scores
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -137,6 +140,15 @@ def test_an_outcome_between_counts_as_the_nearer_one() -> None:
         scores.observe(p, p, y)
     found = scores.ranking("calibrated")
     assert (sum(found.zeros), sum(found.ones)) == (2, 2)
+
+
+@pytest.mark.parametrize("counts", [bytearray, partial(array, "I")], ids=["small", "large"])
+@pytest.mark.parametrize("events", [255, 2**32 - 1, 2**32, 2**63])
+def test_counts_are_read_again_however_many_events_there_were(counts: Callable[..., Counts], events: int) -> None:
+    found = counts([n % 200 for n in range(2 * FINE)])
+    payload = ranking.encode(found, events)
+    again, end = ranking.decode(payload, 0)
+    assert (list(again), end) == (list(found), len(payload))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])
