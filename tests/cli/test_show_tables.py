@@ -16,7 +16,7 @@ from state.coverage import Coverage
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
-from state.scoring.band_counts import BandCounts
+from state.scoring.band_counts import UNIT, BandCounts
 from state.scoring.history import History
 from state.scoring.scores import SCORED
 from state.scoring.weighted import Weighted
@@ -178,7 +178,8 @@ def banded() -> tuple[StateRows, Policy]:
     found, counts = rare(500, drawn=False), BandCounts(3)
     for n in range(1_000_000):
         counts.issue(n % 3, int(n % 10 > 8), 0)
-    counts.resolve(0, 1, 1_000_000, 2500, 0)
+    counts.resolve(0, 1, 1, 0, 0, 1_000_000 * UNIT)
+    counts.resolve(0, 1, 0, 1, 0, 2500 * UNIT)
     policy = Policy(bands=Bands(("", "review", "block"), shares=(0.1, 0.01)), cost_miss=300.0, cost_alert=8.0)
     assert policy.bands
     found.of(kinds.BAND_COUNTS, "s")[0, policy.bands.layout, *kinds.WHOLE] = counts
