@@ -5,7 +5,6 @@ ones: analysts label the highest scores, customers report every fraud, and nobod
 calibrator sees only labels; the engine also sees the forecasts without one.
 """
 
-from itertools import pairwise
 from struct import Struct
 from typing import Final, Self
 
@@ -233,7 +232,7 @@ class Coverage:
             self.labels, self.uncovered, self.since_ms, self._near, self._far, self._age, self._square, self._places,
             self._squares, self._known, first, n,
         )  # fmt: skip
-        steps = [b - a for a, b in pairwise(born)] + [0] * min(n, 1)
+        steps = [born[at + 1] - born[at] for at in range(n - 1)] + [0] * min(n, 1)
         return head + counts.encode(steps) + counts.encode(cells[1::3]) + counts.encode(cells[2::3])
 
     @classmethod

@@ -45,8 +45,12 @@ class Changes:
 
     def make(self, stream: str) -> int:
         """Pack the remaining rows of a stream; return their bytes."""
+        values = self.streams.pop(stream, None)
+        return 0 if values is None else self._made(stream, values)
+
+    def _made(self, stream: str, values: dict[bytes, Any]) -> int:
         made, packed = 0, dict[bytes, bytes]()
-        for key, value in self.streams.pop(stream, {}).items():
+        for key, value in values.items():
             if value is None:
                 self.rows[key] = None
                 continue
@@ -63,7 +67,8 @@ class Changes:
         """Pack all remaining rows, and yield after every `SLICE` of them."""
         made = 0
         while self.streams:
-            made += self.make(next(iter(self.streams)))
+            # The last first: they are still in the processor's cache. Finding the first would pass over all that left.
+            made += self._made(*self.streams.popitem())
             if made >= SLICE:
                 made = 0
                 yield

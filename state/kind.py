@@ -135,6 +135,7 @@ class Kind(Generic[T]):
         packed = Struct(">" + "".join([each.format for each in self._ids]))
         self._pack, self._unpack, self._at = packed.pack, packed.unpack_from, 1 + packed.size
         self._versions = {form.type: version for version, form in self.forms.items()}
+        self._encoders = {form.type: form.encode for form in self.forms.values()}
         if self.letter in KINDS:
             raise ValueError(f"two kinds of rows have the letter {letter}")
         if moves is Moves.TAUGHT and key[:2] != (STREAM, CONFIG):
@@ -207,7 +208,7 @@ class Kind(Generic[T]):
 
     def payload(self, value: T) -> bytes:
         """Return the payload of a value's row."""
-        return self.forms[self._versions[type(value)]].encode(value)
+        return self._encoders[type(value)](value)
 
     def parse(self, key: bytes, payload: bytes, get: Get) -> T:
         """Return the value of a payload as `read` returns that of a row; for a kind with one version."""

@@ -3,9 +3,26 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final
 
 from state.forecasts import PROBABILITY
 from state.policy import DEFAULT_TTL_MS, NOTHING, RAW, Policy, check_on_error
+
+#: Most names of streams that are remembered with what was found for them. Names come from records, so there may be any
+#: number of them.
+REMEMBERED: Final = 100_000
+
+
+def thin(found: dict[str, Any]) -> list[str]:
+    """Drop every eighth name of a full memory, and return these.
+
+    If it were emptied, streams that take turns, and are a few more than it holds, would each be gone before their turn.
+    """
+    dropped = list(islice(found, 0, None, 8))
+    for name in dropped:
+        del found[name]
+    return dropped
 
 
 class Policies:
@@ -48,8 +65,8 @@ class Policies:
         except KeyError:
             matched = self.matched(stream)
             policy = self.default if matched is None else matched[1]
-            if len(self._found) >= 100_000:  # names come from records, so the cache must be bounded
-                self._found.clear()
+            if len(self._found) >= REMEMBERED:
+                thin(self._found)
             self._found[stream] = policy
             return policy
 

@@ -148,7 +148,7 @@ class Services:
         excess = self._held - most
         if excess <= 0:
             return
-        excess += most // 8  # so that the next call has nothing to do
+        excess += most // 64  # so that the next calls have nothing to do: each looks through all streams
         touched, frozen = self.touched.keys(), self.frozen.streams
         for stream in list(islice(self._values, 0, None, max(self._held // excess, 1))):
             if excess > 0 and stream not in frozen and touched.isdisjoint(self._values[stream]):

@@ -47,12 +47,12 @@ class StreamCounts:
 
     def encode(self) -> bytes:
         """Return the parts; layout in the class's notes."""
-        return joined(
-            {
-                letter: part if isinstance(part, bytes) else KINDS[letter].payload(part)
-                for letter, part in self._parts.items()
-            }
-        )
+        made, parts = b"", self._parts
+        for letter in sorted(parts):
+            part = parts[letter]
+            payload = part if isinstance(part, bytes) else KINDS[letter].payload(part)
+            made += _laid(letter, payload)
+        return made
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, get: Get) -> "StreamCounts":
@@ -78,4 +78,8 @@ def payloads(payload: bytes) -> dict[bytes, bytes]:
 
 def joined(found: Mapping[bytes, bytes]) -> bytes:
     """Return the payload of a row from its parts' payloads, by letter."""
-    return b"".join([_PART.pack(letter, len(each)) + each for letter, each in sorted(found.items())])
+    return b"".join([_laid(letter, each) for letter, each in sorted(found.items())])
+
+
+def _laid(letter: bytes, payload: bytes) -> bytes:
+    return _PART.pack(letter, len(payload)) + payload

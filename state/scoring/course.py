@@ -176,11 +176,14 @@ class Course:
 
 def _begin(periods: list[_Period], at: int, most: int) -> _Period:
     """Return a period of some in order, usually the latest; at most ``most`` are kept."""
-    for each in reversed(periods):
-        if each.at == at:
-            return each
-    made = _Period(at)
-    periods.append(made)
-    periods.sort(key=lambda each: each.at)
-    periods[:] = [each for each in periods if each.at > periods[-1].at - most]
+    if periods and periods[-1].at >= at:  # later than the last one is the usual case
+        for each in periods:
+            if each.at == at:
+                return each
+        periods.append(made := _Period(at))
+        periods.sort(key=lambda each: each.at)
+    else:
+        periods.append(made := _Period(at))
+    while periods[0].at <= periods[-1].at - most:
+        del periods[0]
     return made

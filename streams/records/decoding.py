@@ -15,7 +15,7 @@ from state.entities import number
 from state.events import ERASE, Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY
-from state.policies import Policies
+from state.policies import REMEMBERED, Policies, thin
 from state.policy import Policy
 from state.quick import new
 from streams.records.fields import (
@@ -86,9 +86,6 @@ LAST_REVISION: Final = 2**32 - 1
 SCOPED: Final = "\n"
 #: Longest name of an event, id and scope together, in bytes: rows hold its length in one byte.
 LONGEST_NAME: Final = 255
-
-#: Most cached stream names.
-KNOWN: Final = 10_000
 
 #: Fields of a forecast that are read for something else, also where a stream's entity stands in one of them.
 OWN: Final = frozenset({"event_id", "scope", "stream", *ALTERNATIVES, "ts", "carried", "origin"})
@@ -252,10 +249,10 @@ class Decoder:
         policy = self._policies.of(stream)
         if policy is None:
             raise Unusable("unknown_stream")
-        if len(self._known) >= KNOWN:  # names come from records, so the cache must be bounded
-            self._known.clear()
-            if self.plain is not None:
-                self.plain.streams.clear()
+        if len(self._known) >= REMEMBERED:
+            for name in thin(self._known):
+                if self.plain is not None:
+                    self.plain.streams.pop(name, None)
         self._known[stream] = policy
         asks = policy.features, policy.segments, policy.weighed, policy.model_version
         if self.plain is not None and policy.kind == PROBABILITY and not any(asks):

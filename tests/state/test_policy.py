@@ -91,6 +91,16 @@ def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
     assert policies.of("b0") is policies.default
 
 
+def test_most_streams_that_take_turns_are_remembered_although_they_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("state.policies.REMEMBERED", 100)
+    policies, looked = Policies(default=Policy("platt")), list[str]()
+    monkeypatch.setattr(policies, "matched", looked.append)
+    for turn in range(10):
+        for n in range(110):
+            assert policies.of(f"b{n}") is policies.default, turn
+    assert len(looked) < 110 * 4
+
+
 def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
     assert Policy("platt", shadow=(Challenger("twospeed", {}),)).config == Policy("platt").config
 
