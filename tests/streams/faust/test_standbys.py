@@ -398,7 +398,7 @@ def test_a_consumer_that_cancels_itself_ends_no_copies(
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
         monkeypatch.setattr(f"{copies.__name__}.AIOKafkaConsumer.getmany", getmany)
         await standbys.follow([0], [])
-        await until(lambda: "wait: CancelledError" in caplog.text)
+        await until(lambda: "delayed: CancelledError" in caplog.text)
         log.append(0, (b"b", b"2"))
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
 
