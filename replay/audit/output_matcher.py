@@ -128,14 +128,14 @@ class Matcher:
             self.matched += 1
             self._remember(each)
 
-    def rest(self, *, whole: bool, due: Callable[[Any, int], bool]) -> int:
+    def rest(self, *, whole: bool, due: Callable[[Any], bool]) -> int:
         """Read to the end, and return the number of records behind the last derived one.
 
         Raises Differs if there is one that must not be, or a copy differs from its original.
 
         ``whole``: whether all inputs were folded, so that nothing but copies may follow. Otherwise further records may
           come; only copies of a record whose identity is its place must be equal.
-        ``due``: whether the clock may have caused a record, by its identity and timestamp.
+        ``due``: whether the clock may have caused a record, by its identity.
         """
         found = 0
         for record in self._records:
@@ -144,7 +144,7 @@ class Matcher:
                 continue
             # An event that comes again after its row was deleted may get a new answer, behind the last entry.
             again = self._recent.get(identity)
-            if (whole or (again and type(identity) is tuple)) and not due(identity, record.timestamp):
+            if (whole or (again and type(identity) is tuple)) and not due(identity):
                 if again:
                     raise Differs(self._unlike(record, again[-1], "a copy that is not the same"))
                 raise Differs(self._unasked(record, identity))

@@ -7,19 +7,19 @@ since: the next checkpoint writes its entry.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from replay.audit.along import Along, FoldedPart, Reached
 from replay.audit.output_matcher import Derived, Matcher, Settled
 from replay.audit.rows import RowStore, fence_of
 from replay.audit.terms import Configurations
+from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
 from state.fence import FORECAST_FATES, INPUT_FATES, OUTCOME_ERASED
+from state.ledger import LIFE, MATURES
 from state.quick import new
 from streams.config.in_force import InForce
 from streams.config.settings import Settings
@@ -220,22 +220,14 @@ class Rederivation:
         """
         self.checked.waiting = sum(1 for _ in self._along.rest())
         whole = not (self.checked.waiting or self.unable)
-        due = self._due() if whole and self._config else lambda *_: False
-        for label, matcher in self._matchers.items():
-            self.checked.unsettled += matcher.rest(whole=whole, due=partial(due, label))
+        for matcher in self._matchers.values():
+            self.checked.unsettled += matcher.rest(whole=whole, due=self._due)
         self._settle_outputs()
 
-    def _due(self) -> Callable[[str, Any, int], bool]:
-        """Return a function that says, by topic and identity, whether a tick up to a time (ms) puts out a record."""
-        engine, made = self._under(self._config), {label: list[Derived]() for label in OUTPUTS}
-        engine.begin()
-
-        def due(label: str, identity: Any, until: int) -> bool:  # noqa: ANN401 - of the topic's kind
-            for output in engine.tick(until, sys.maxsize):
-                self._derive(output, made)
-            return any(each.identity == identity for each in made[label])
-
-        return due
+    def _due(self, identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
+        """Whether the event of a ``resolved`` record has still to mature: the clock may have come to it since."""
+        row = self._since.rows.get(kinds.LEDGER.key(identity.event_id)) if type(identity) is _Joined else None
+        return row is not None and LIFE[kinds.LEDGER.decode(row).status][MATURES] != "stay"
 
 
 def _joined(record: dict[str, Any]) -> _Joined:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Final
 
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from agents import topology
@@ -324,5 +325,8 @@ MUTANTS: Final = {
     ),
     "a leader of the group that no broker answers shares out nothing for minutes": Bug(
         [(fetching.LoopConsumer, "ask_for_topics", returning(None))], struck("cut")
+    ),
+    "a rebalance amid a stop closes the connections under a commit": Bug(
+        [(fetching.LoopConsumer, "close", lambda _: driver.AIOKafkaConsumerThread.close)], struck("cut")
     ),
 }
