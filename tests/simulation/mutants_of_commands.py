@@ -258,7 +258,7 @@ MUTANTS: Final = {
         [(PartitionReader, "note_skips", _as_it_was)], lambda plan: plan.task == SKIP and plan.audits is not None
     ),
     "an audit does not know what the clock has made due": Bug(
-        [(Rederivation, "_due", returning(False))],
+        [(Rederivation, "_due", returning(None))],
         lambda plan: plan.audits is not None and plan.settings["quiet_seconds"] > 0,
     ),
     "intake does not ask what was left out": Bug(
