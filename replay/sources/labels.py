@@ -69,7 +69,7 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     if all(meaning is None for meaning in given.values()):
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
-            known.pop("f", None)  # if it is the only value, it may mark frauds
+            known.pop("f", None)  # without a t it may mark frauds
     there = {name: known.get(name) for name in names.values() if name not in _NOTHING}
     # Beside words of which none means 0, "none" is a word, too.
     nothing = _NOTHING - {_NONE} if 0 not in there.values() and not all(map(_is_number, there)) else _NOTHING
