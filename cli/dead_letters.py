@@ -1,7 +1,7 @@
 """``trueup letters``: what stands in the dead-letter topic and why; ``trueup letters send`` sends records again.
 
 A record is sent again to its own topic and partition, with its key, value, headers and Kafka timestamp. A further
-header names its first place. Because of that header no record is sent again twice.
+header names its first place. By that header a record that was sent again is found, and not sent twice.
 """
 
 import argparse

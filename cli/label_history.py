@@ -19,7 +19,7 @@ from streams.records.decoding import Decoder
 FEWEST, FEWEST_EACH = 200, 20
 #: Outcomes of 0 below this share of those of 1 count as mistakes, not as reported labels.
 SLIP: Final = 0.05
-#: Zeros may go unreported below a score that at least half of all forecasts have; it is searched in steps of 1/50.
+#: Zeros may go unreported up to a score that at least half of all forecasts do not exceed; it is searched in fiftieths.
 LOW, PARTS = 25, 50
 #: The score decides which forecasts get a label if this share of those above a cut-off has one, and at most `SLIP`
 #: below.

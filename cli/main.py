@@ -69,8 +69,8 @@ def _unread() -> bool:
     """Return whether the reader of the output has gone, as `head` does. The rest of the output is then dropped."""
     ends = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(io.UnsupportedOperation):  # stdout is no file
-            ends.register(stream.fileno(), 0)  # errors still reach the terminal
+        with suppress(io.UnsupportedOperation):  # the stream is no file
+            ends.register(stream.fileno(), 0)  # poll reports errors in any case
     gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
     if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)

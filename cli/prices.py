@@ -82,7 +82,7 @@ def priced(
     # A forecast that is sent again is a new one where its row has left.
     columns = {name: each for name, each in columns.items() if len(each.issued_raw) == len(columns[""].issued_raw)}
     labels = np.full(len(columns[""].issued_raw), np.nan)
-    for each in [*columns.values()][::-1]:  # last the records with all settings: they count
+    for each in [*columns.values()][::-1]:  # last the labels under all settings: they count
         labels[each.at] = each.y
     order = np.argsort(columns[""].issued_ms, kind="stable")
     order = order[~np.isnan(labels[order])]

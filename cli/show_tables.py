@@ -83,7 +83,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
 
 
 def page_tables(shown_on: Rich, given: Iterable[score_tables.ScoreTable]) -> None:
-    """Print tables of the status page without colours, as many as fit the terminal."""
+    """Print tables of the status page without colours, and without the parts for which the terminal has no room."""
     for each in given:
         if each.wide or not (each.rows or each.words):
             continue

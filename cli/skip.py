@@ -4,7 +4,7 @@ For a record of an input, the command claims its partition, as a worker does. Th
 shut out and starts again. Now nobody else can move the fence, so the row is appended only if the record is not applied
 yet.
 
-For a record of a source, the command writes it into the topic of the settings in force. Intake reads that topic when it
+For a record of a source, the command writes a skip into the topic of configurations. Intake reads that topic when it
 takes up the partition, so also when it starts again after a crash.
 """
 

@@ -321,7 +321,7 @@ def _apart(labels: Sequence[LabelAges], reasons: list[str]) -> bool:
 
 
 def _shared(seen: Seen, reasons: list[str]) -> bool:
-    """Return a sentence if outcomes of one time mostly have one label, as if forecasts shared an outcome."""
+    """Return whether outcomes of one time mostly have one label, as if forecasts shared an outcome; add the reason."""
     if seen.mixed_by_chance < FEWEST_EACH or seen.mixed > SORTED * seen.mixed_by_chance:
         return False
     reasons.append(
@@ -334,7 +334,7 @@ def _shared(seen: Seen, reasons: list[str]) -> bool:
 
 
 def _sorted(seen: Seen, reasons: list[str]) -> bool:
-    """Return a sentence if outcomes come sorted by label, as in a file that lists zeros before ones."""
+    """Return whether outcomes come sorted by label, as in a file that lists zeros before ones; add the reason."""
     if seen.turns_issued < FEWEST_EACH or seen.turns > SORTED * seen.turns_issued:
         return False
     reasons.append(

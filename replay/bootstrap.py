@@ -97,7 +97,7 @@ class Resampled:
         }
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> list[MetricDifference]:
-        """Return the differences of every metric of `COMPARED` for each pair of names."""
+        """Return the differences of every metric of `COMPARED` for each pair: a name and what it is compared with."""
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]

@@ -91,7 +91,7 @@ class TopicReader:
     def stretches(
         self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
     ) -> list[Iterator[KafkaRecord]]:
-        """Yield the records of several partitions, each from one offset to another; nothing else is read meanwhile.
+        """Return the records of each of several partitions, from one offset to another; nothing else is read meanwhile.
 
         ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
         """
@@ -109,7 +109,7 @@ class TopicReader:
             self._consumer.seek(place, offset)
 
     def records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
-        """Yield records between bounds; ``ends``: up to which offset, how many bytes a batch may unpack to."""
+        """Yield records; ``stretches``: up to which offsets, each with the most bytes that a batch may unpack to."""
         position, since = int(self._run(self._consumer.position(place))), monotonic()
         for n, (end, limit) in enumerate(stretches):
             if n and position < end:

@@ -119,7 +119,7 @@ def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
-    """Return a hash of the owners of a partition before an offset. It never changes.
+    """Return a hash of the owners of a partition before so many applied records. It never changes.
 
     A worker that stood still may announce the same place later than another one did. The last announcement counts.
     """

@@ -1,6 +1,6 @@
 """Compares the records of an output topic with those derived from the inputs.
 
-Outputs are in the order of the inputs. A crash may repeat some of them later, byte for byte. So a record is the next
+Outputs are in the order of the journal. A crash may repeat some of them later, byte for byte. So a record is the next
 derived one, a copy of an earlier one, or a difference.
 """
 
@@ -129,7 +129,7 @@ class Matcher:
             self._remember(each)
 
     def rest(self, *, whole: bool, due: Callable[[Any], bool]) -> int:
-        """Read to the end, and return the number of records behind the last derived one.
+        """Read to the end, and return the number of records that are neither derived nor copies.
 
         Raises Differs if there is one that must not be, or a copy differs from its original.
 

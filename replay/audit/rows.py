@@ -124,7 +124,7 @@ class Disk:
         return self._db.items()  # type: ignore[return-value]  # its iterator says it is none
 
     def close(self) -> None:
-        """Remove the directory."""
+        """Close the database; its directory stays."""
         self._db.close()
 
 

@@ -41,7 +41,7 @@ WARMED: Final = 5
 
 
 def kept(contender: Contender) -> bool:
-    """Return whether a contender keeps order and difference of any two forecasts of one moment."""
+    """Return whether a contender serves forecasts of one moment in the order of the raw ones, and apart."""
     return isnan(contender.turned) or contender.turned <= TURNED
 
 

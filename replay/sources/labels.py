@@ -74,7 +74,7 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     if all(meaning is None for meaning in given.values()):
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
-            known.pop("f", None)  # if it is the only value, it may mark frauds
+            known.pop("f", None)  # without a t it may mark frauds
     # A single mark, such as a dash, means no label; two, such as + and -, are labels.
     marks = set(filter(is_marks, names.values())) - {""}
     nothing = _NOTHING | (marks if len(marks) == 1 else set())

@@ -19,8 +19,8 @@ LOG_ODDS: Final = "log-odds"
 UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
 #: If a larger share of scores is outside the unit's range, the unit is wrong, not a few rows.
 MOST_OUTSIDE: Final = 0.01
-#: Of the percents of a rare event 99 in 100 look like probabilities. So several different values above 1 (in float32),
-#: up to this, may mean percents or permilles.
+#: Of the percents of a rare event 99 in 100 look like probabilities. So more than so many different values beyond a 1
+#: in float32, up to 1,000, may mean percents or permilles.
 _MOST_MARKS, _BEYOND, _PERMILLE = 3, 1 + 1e-6, 1000.0
 #: A probability that is beyond 0 or 1 by no more than this was only rounded.
 _ROUNDED: Final = 4e-15

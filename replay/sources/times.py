@@ -19,7 +19,7 @@ from state.scoring.ages import DAY_MS
 
 #: Means *no time*.
 NEVER: Final = int(np.iinfo(np.int64).min)
-#: Times are from this year to next year, so the size of a number tells its unit.
+#: The first year of times; the last one is the year after the present. So the size of a number tells its unit.
 FIRST: Final = 1990
 #: A label's time outside these years, such as 9999-12-31, means that there is none.
 _NONE_FROM, _NONE_TO = 2099, 1900

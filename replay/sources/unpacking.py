@@ -85,7 +85,7 @@ def begins(path: Path) -> bytes:
 def holds_json(path: Path) -> bool:
     """Return whether the content begins as a JSON object or array. Raises as `opened`."""
     with opened(path) as (file, _):
-        begin = file.read(64).replace(b"\0", b"")  # byte order marks of UTF-16
+        begin = file.read(64).replace(b"\0", b"")  # zero bytes of UTF-16
     return _JSON.match(begin.lstrip(codecs.BOM_UTF8 + codecs.BOM_UTF16)) is not None
 
 

@@ -50,7 +50,7 @@ class FollowingContext(ssl.SSLContext):
         return self._good
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return a value that changes when a file changes; None if the file is missing."""
+        """Return a value that changes when a file changes; it has None for a missing file."""
         return [_mark(file) for file in self._files]
 
 

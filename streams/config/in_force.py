@@ -40,7 +40,7 @@ _CONFIGURATION: Final = b"configuration/"
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
 LOADED_ROUTE: Final = b"loaded-route/"
-#: All keys of first rows begin with these letters. There are as many rows as in a state.
+#: All keys of first rows begin with one of these. There are as many rows as in a state.
 FIRST_ROWS: Final = (LOADED_ROW, LOADED_ROUTE)
 
 
@@ -60,7 +60,7 @@ class OtherArithmeticError(InForceError):
 
 
 class _Configured:
-    """A process that runs under a configuration."""
+    """A record of a configuration in force, with its hash."""
 
     configuration: bytes
 

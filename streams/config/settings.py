@@ -318,7 +318,7 @@ class Settings(Declared):
 
 
 def prefixed(prefix: str, topic: str) -> str:
-    """Return the name of one of trueup's topics, with the prefix."""
+    """Return the name of one of trueup's topics with the prefix, which it may have already."""
     return topic if topic.startswith(prefix) else prefix + topic
 
 

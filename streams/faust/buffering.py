@@ -127,9 +127,8 @@ class Buffering(Member):
                     "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
                 )
             known = self._buffer_of(tp.partition).known[self.inputs.sources.index(tp.topic)][0]
-            if (
-                unread := max(position, known + 1)
-            ) < earliest:  # else the record was applied, and is only read once more
+            # Records up to the known one were applied, and are only read once more.
+            if (unread := max(position, known + 1)) < earliest:
                 self._lose(tp, unread, earliest)
             await self.seek_wait({tp: earliest})
             self._handed[tp] = earliest

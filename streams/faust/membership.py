@@ -119,7 +119,8 @@ class Member(driver.Consumer):
         """Have the group assign its partitions anew, because the rows of one were damaged and set aside.
 
         The partition goes to a worker with a copy, or is restored here. Nothing is handed out until then. Batches that
-        were handed out are void: their records are read again from the last checkpoint, and folded along the journal.
+        were handed out are void: their records are read again from the last checkpoint, and those that are in the
+        journal are folded along it.
         """
         self._assignor.lost.add(exc.partition)
         self._assigned_anew(str(exc))

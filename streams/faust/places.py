@@ -71,7 +71,7 @@ class Places:
             self.taken_up[tp.partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
 
     def positions(self) -> dict[TP, int]:
-        """Return the first offset to read of each input: the last applied record, to compare it with the rows."""
+        """Return the first offset to read of each input: the last record in the rows, to see that it is the same."""
         found = {}
         for tp in self.committed:
             (fence, _), earliest = self.applied(tp), self.earliest[tp]

@@ -34,5 +34,5 @@ class RocksOptions(rocksdb.RocksDBOptions):
 
 @cache
 def _memory(size: int) -> tuple[rocksdict.Cache, rocksdict.WriteBufferManager]:
-    """Return the memory that all databases of the process share, half of it for blocks and half for write buffers."""
+    """Return ``size`` bytes that all databases of the process share, half for blocks and half for write buffers."""
     return rocksdict.Cache(size // 2), rocksdict.WriteBufferManager(size // 2, allow_stall=False)

@@ -80,7 +80,7 @@ class Turns:
         for each in buffers:
             lacking = [tp for tp, queue in each.queues() if len(queue) <= BEHIND and not reading.caught_up(tp)]
             if lacking:
-                each.awaited = lacking[0]  # the record is fetched, so it is known
+                each.awaited = lacking[0]  # it is fetched, whatever else is buffered
             unknown += lacking
         self._since = {tp: self._since.get(tp, now) for tp in unknown}
         return any(now - since < self._patience for since in self._since.values())

@@ -28,7 +28,7 @@ def rows(write: int) -> list[tuple[bytes, bytes]]:
 
 
 def size(write: int) -> int:
-    """Return the number of ring rows after so many writes."""
+    """Return the number of rows in the ring, with the count, after so many writes."""
     return min(write, RING) + (write > 0)
 
 

@@ -113,7 +113,7 @@ class Security:
 
     @property
     def exposed(self) -> str:
-        """What others on the network can read, in words; empty if they can read no secret."""
+        """What others on the network can read, in words; empty unless users sign in without TLS."""
         if self.protocol != "SASL_PLAINTEXT":
             return ""
         secret = {"PLAIN": ", the password too", OAUTH: ", the token too"}.get(self.mechanism, "")

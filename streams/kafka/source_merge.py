@@ -21,7 +21,7 @@ from streams.records.merge import BEHIND, believed_head
 class SourceBuffers:
     """The fetched records of source partitions that are not taken yet.
 
-    ``patience``: how long a partition without new records may hold back the others, s.
+    ``patience``: how long partitions that are not caught up may hold back the others, s.
     ``records, size``: fetching stops at so many records of one partition, or so many bytes of all.
     """
 

@@ -1,4 +1,4 @@
-"""A producer for records that are written once: rows of a state, answers of a replay, claims, records sent again."""
+"""A producer for what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

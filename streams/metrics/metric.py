@@ -34,7 +34,7 @@ class Metric:
 
 
 def _declared(kind: Literal["counter", "gauge", "histogram"], of: str, says: str, remedy: str = "") -> Metric:
-    """Return a metric; ``name``: with its labels, as Prometheus writes them; the rest as in `Metric`."""
+    """Return a metric; ``of``: its name with its labels, as Prometheus writes them; the rest as in `Metric`."""
     name, _, own = of.rstrip("}").partition("{")
     return Metric(name, kind, tuple(own.split(", ")) if own else (), says, remedy)
 

@@ -1,6 +1,4 @@
-"""Slots: the streams that have their own metric series.
-
-These are the configured ones, and the most active of the rest.
+"""The streams that have their own metric series: those that are configured, and the most active of the rest.
 
 Names of streams come from records, so a producer can make up any number of them. Series cost memory in the worker and
 in Prometheus, so their number is bounded. A made-up name must not displace a stream that matters.

@@ -52,7 +52,7 @@ def describe(found: Sequence[Part]) -> list[dict[str, Any]]:
     """Return each version of a stream for JSON, the newest first; means are None without outcomes.
 
     ``slope`` and ``offset`` describe the line that was carried over, in log-odds, on the partition where the version
-    had most forecasts; None without a line.
+    had most forecasts when the line was found; None without a line.
     """
     if not found:
         return []

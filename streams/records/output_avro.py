@@ -30,7 +30,7 @@ _UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: Forecasts that are not one probability: keys in JSON, and suffixes of their fields' names.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
-#: A label up to this size is written as a whole number in JSON.
+#: A whole label up to this size is written without a fraction in JSON.
 _WHOLE: Final = 2.0**53
 #: The schemas as fastavro takes them, by label.
 SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for label in NAMES}

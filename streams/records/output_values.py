@@ -79,7 +79,7 @@ class OutputValues:
         return differing or {"bytes": (repr(value), repr(derived))}
 
     def bare(self, value: bytes) -> bytes:
-        """Return an answer as a worker of this version writes it, with 0 in place of the schema's id.
+        """Return an answer as a worker of this version writes it, without the schema's id: the byte 0, the record.
 
         Raises ValueError if it differs by a bit from what a worker writes.
         Raises RegistryError as `load`.

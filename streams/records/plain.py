@@ -112,7 +112,7 @@ class Plain:
         """Read a time; return the position after it, or 0 if it is not a whole number of at most `_DIGITS`."""
         start = at
         n: i64 = 0
-        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # the number must end before the closing brace
+        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
             n = n * 10 + value[at] - 48
             at += 1
         self.ts = n

@@ -81,7 +81,7 @@ def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
 
 
 def plain(modes: Iterable[Mode]) -> list[tuple[str, dict[str, Any]]]:
-    """Return sources as a dictionary that `parse` reads again, in order, each with some of its topics."""
+    """Return names and tables of sources, in order, each with some topics; a dictionary of them is for `parse`."""
     found: dict[str, dict[str, Any]] = {}
     for source, topic, *_ in modes:
         table = found.setdefault(source.name, {**source.table, "role": source.role, "topics": []})

@@ -22,7 +22,7 @@ class TopicMapping:
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
         self.topic = topic
-        #: Mappings of the sources.
+        #: Names of the sources, for people.
         self.names = ", ".join(each.name for each in sources)
 
         self._mappings = [Mapping(each, schemas) for each in sources]

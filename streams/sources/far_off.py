@@ -8,7 +8,7 @@ from streams.sources.transforms import UNITS
 
 
 def date(ts: int) -> str:
-    """Return a time, ms since 1970, in words."""
+    """Return a time, ms since 1970, as date and time of day in UTC."""
     return f"{datetime.fromtimestamp(ts / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -187,7 +187,7 @@ class Registry:
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
         """Return the latest version of a subject; None if there is none.
 
-        Raises ForbiddenError if the subject may not be read.
+        Raises RegistryForbiddenError if the subject may not be read.
         Raises RegistryError as `fetch`.
         """
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
@@ -269,7 +269,7 @@ class Registry:
 
 
 def _unasked(url: str, exc: Exception) -> RegistryError:
-    said = str(exc).replace(" ssl:default", "")  # aiohttp raises this for connections without TLS, too
+    said = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
     return RegistryError(f"{url} cannot be asked: {said or type(exc).__name__}")
 
 

@@ -132,7 +132,7 @@ def test_a_signature_is_of_the_file_the_key_and_the_purpose(
     file: Path, tmp_path: Path, signed: Callable[[str], Path]
 ) -> None:
     assert snapshot.read(file, signed("own")).application == "cards"
-    with pytest.raises(SnapshotError, match=r"is not used: .*(nobody of|find-principals)"):
+    with pytest.raises(SnapshotError, match=r"is not used: .*(none of the signers|find-principals)"):
         snapshot.read(file, signed("other"))
     whole = file.read_bytes()
     file.write_bytes(whole + b"x")
