@@ -1,4 +1,4 @@
-"""What an operator should look at: dead letters, implausible times, late labels; counted by kind.
+"""What an operator should look at: dead letters, times far off, late labels; counted by kind.
 
 The log gets at most one line a minute of each kind. Counts and lines are also written to a file, which the worker's
 page shows, as router and intake are other processes under `trueup run`. The file also keeps events of operation:
@@ -28,7 +28,7 @@ LOG_SECONDS: Final = 60.0
 FILE_SECONDS: Final = 5.0
 #: Most lines that are kept.
 MOST: Final = 1000
-#: Most events of operation kept for a stage; most promotions shown, and most characters of their reason.
+#: Most events of operation kept for a stage, and most promotions shown; and the reason of all these.
 EVENTS: Final = 20
 OPERATION: Final = "operation"
 #: Stages that may have a file.
@@ -76,7 +76,7 @@ class Notices:
         )
 
     def far_off(self, topic: str, records: int, said: str) -> int:
-        """Report records of a topic with implausible times and the remedy; return the number of new ones."""
+        """Report records of a topic with times far off and the remedy; return the number of new ones."""
         return self._count((topic, "far_off"), f"records of {topic} with a time far off", f"The last: {said}", records)
 
     def unrouted(self, topic: str, records: int) -> None:

@@ -48,7 +48,7 @@ class BatchProcessor:
     """Folds turns and answers them. A turn is noted and answered while the next one is folded.
 
     ``current``: whether a batch was handed out since its partition was last taken up.
-    ``notices``: reports dead letters and implausible times.
+    ``notices``: reports dead letters and times far off.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class BatchProcessor:
 
     @property
     def wait(self) -> Wait:
-        """Wait for the schema registry, on behalf of a batch."""
+        """The wait of batches for the schema registry."""
         return cast("Wait", self._terms.decoder.schemas.wait)
 
     def samples(self) -> Iterator[Sample]:
@@ -189,7 +189,7 @@ class BatchProcessor:
         acknowledge nothing of the turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
-        if self._terms.decoder.asks_registry and len(batches) == 1:  # only one may have to wait, see `waits_for`
+        if self._terms.decoder.asks_registry and len(batches) == 1:  # one that may wait comes alone, see `waits_for`
             await self._terms.decoder.load(batches[0].records)
         parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):

@@ -53,7 +53,7 @@ class RouteProcessor(BatchProcessor):
 
     @property
     def wait(self) -> Wait:
-        """Do not wait: the records are JSON and need no registry."""
+        """An empty wait: the records are JSON and need no registry."""
         return Wait()
 
     def samples(self) -> Iterator[Sample]:

@@ -94,7 +94,7 @@ class TakenUp:
             consumer.seek(tp, earliest)
 
     async def know(self, client: AIOKafkaClient) -> None:
-        """Ask for the widths of the topics that intake sends to, and for the ids of the source topics."""
+        """Ask how many partitions the topics that intake sends to have, and the ids of the source topics."""
         self._maker.know(*await self._asked(client))
 
     async def look(self, client: AIOKafkaClient) -> None:

@@ -257,7 +257,7 @@ class Topology:
         except asyncio.CancelledError:
             raise
         except MovedError as exc:
-            if any(map(self.app.holds, turn)):  # no partition has moved, so something is wrong
+            if any(map(self.app.holds, turn)):  # a partition that is still held has not moved: something is wrong
                 self.failed(exc)
                 return False
             # Their buffers are gone, so the acknowledgement commits nothing. It only ends the wait for this turn.

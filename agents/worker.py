@@ -278,7 +278,7 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         )
     if exposed := settings.security.exposed:
         log.warning(exposed)
-    if page and not settings.policies.coin:  # only the worker has a page
+    if page and not settings.policies.coin:  # only the worker draws, and only it has a page
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
         )

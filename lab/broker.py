@@ -164,7 +164,7 @@ log.dirs={self.directory / "data"}
         self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
     def _format(self, settings: Path) -> None:
-        """Make the directory of a new cluster; by Kafka's tool only if users must be made, too."""
+        """Make the directory of a new cluster; by Kafka's tool if users must be made, too, or `archive` has not run."""
         data, known = self.directory / "data", jars(os.environ) / f".{FEATURES}"
         if not self._users and known.exists():  # what the tool would write, without a JVM
             data.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from streams.atomic_file import written
 
 #: Bins of a diagram of reliability, each with equally many events.
 BINS: Final = 20
-#: In units: room around pictures, height of the title, and distance of the lines below it.
+#: In units: room around pictures, baseline of the title, and distance of the lines below it.
 _MARGIN, _TITLE, _LINE = 16.0, 28.0, 19.0
 _STYLE: Final = """
 svg { background: var(--paper); }

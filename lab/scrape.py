@@ -58,7 +58,7 @@ class ScrapedSamples:
         of = {"stream": stream, "kind": kind, **(labels or {})}
         if name != "ece":
             return self.value(name, of)
-        gaps: dict[str, float] = defaultdict(float)  # tenths only: labels with a point are bands of the lowest tenth
+        gaps: dict[str, float] = defaultdict(float)  # by tenths: a point in a label is of a band in the lowest
         for sign, what in ((1.0, "forecasts"), (-1.0, "outcomes")):
             for (sample, at), value in self._samples.items():
                 if sample == f"trueup_resolved_bin_{what}" and of.items() <= at:

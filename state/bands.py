@@ -50,7 +50,7 @@ class Bands:
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.names) <= MOST:
-            raise ValueError(f"bands: {len(self.names)} of them; 2 to {MOST} are allowed, the lowest included")
+            raise ValueError(f"bands: {len(self.names)} of them; 2 to {MOST} are allowed, all below the first included")
         folded = [name.strip().casefold() for name in self.names]
         for name, same in zip(self.names, folded, strict=True):
             if folded.count(same) > 1:

@@ -98,7 +98,7 @@ class Coverage:
         self._near = self._far = self._age = self._square = 0.0
         #: Sums over the forecasts in cells: places, their squares, places of those with a label.
         self._places = self._squares = self._known = 0.0
-        #: For each cell: its begin, its forecasts, and its labelled forecasts. One list for all takes less memory.
+        #: For each cell: where it begins, its forecasts, its labelled forecasts. One list for all takes less memory.
         self._cells: list[int] = []
 
     @property

@@ -214,7 +214,7 @@ class RouteRow:
         return taken
 
     def sent(self, event_id: str, j: int, headers: Headers = ()) -> list[Routed]:
-        """Return the output that label ``j`` caused when it came; ``headers``: headers of its record."""
+        """Return the outputs that label ``j`` caused when it came; ``headers``: headers of its record."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False

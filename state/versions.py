@@ -88,7 +88,7 @@ class Version:
     gain: float = 0.0
     #: Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
-    #: Forecasts since the latest new version began.
+    #: Those of ``cells`` that came since the latest new version began.
     beside: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:

@@ -50,7 +50,7 @@ class Scale(ABC):
 
 @dataclass(frozen=True)
 class Linear(Scale):
-    """An axis of numbers with ticks at round numbers; ``say`` makes the text of ticks."""
+    """An axis of numbers with ticks at round numbers; ``say`` makes the text of ticks, None: plain numbers."""
 
     say: Callable[[float], str] | None = None
 
@@ -90,7 +90,7 @@ class LogOdds(Scale):
 
     @classmethod
     def of(cls, values: Iterable[float], first: float, last: float) -> "LogOdds":
-        """Return an axis that covers all values from 1e-5 to 1 - 1e-5; it ends at ticks."""
+        """Return an axis that covers all values, except those outside [1e-5, 1 - 1e-5]; it ends at ticks."""
         known = [min(max(each, _LEAST), 1.0 - _LEAST) for each in values]
         low, high = min(known, default=_LEAST), max(known, default=1.0 - _LEAST)
         first_tick = max((n for n, each in enumerate(_ODDS) if each <= low * (1.0 + 1e-9)), default=0)
@@ -160,7 +160,7 @@ class TimeAxis(Linear):
 
 
 def round_step(least: float) -> float:
-    """Return the smallest number of 1, 2 or 5 times a power of ten that is at least this; 1 for 0.
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least ``least``; 1 if that is 0.
 
     Examples
     --------

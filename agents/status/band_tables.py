@@ -19,7 +19,7 @@ _WORDS: Final = {"raw": "model", "calibrated": "served"}
 def banded(described: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield the bands by the raw and by the served score, by day and by segment; ``title`` begins their titles.
 
-    Of a replay there are also counts for a day.
+    Those of a replay have forecasts for a day instead of all.
     """
     replayed = "day" in described["bands"][0]["raw"]
     costs = any(each["raw"]["cost"] is not None for each in described["bands"])

@@ -53,7 +53,7 @@ def named(text: str) -> str:
 
 
 def style(*files: Path) -> str:
-    """Return the style sheet that all pages share, with ``more`` behind it."""
+    """Return the style sheet that all pages share, with ``files`` behind it."""
     return "".join(each.read_text() for each in (TEMPLATES / "base.css", *files))
 
 

@@ -18,7 +18,7 @@ WORDS: Final = {"raw": "model", "calibrated": "served", "draw": "drawn", "truth"
 
 
 class Period(NamedTuple):
-    """Means over ``n`` events from ``start_ms`` to ``end_ms``; ``chance``: band of chance around the served mean."""
+    """Means over ``n`` events from ``start_ms`` to ``end_ms``; ``served`` ± ``chance`` is the band of chance."""
 
     start_ms: float
     end_ms: float

@@ -137,10 +137,10 @@ class Readings:
         return f"this worker holds no state of stream {name!r}"
 
     def maps(self, name: str) -> list[dict[str, Any]]:
-        """Return the map from raw to calibrated scores of each partition, without features, and of their mean.
+        """Return the map from raw to calibrated scores of each partition's calibrator, without features.
 
-        ``low`` and ``high`` are the ends of the intervals; empty without. Streams of classes or numbers have no map:
-        their forecasts are not one number.
+        A randomised calibrator is shown by its mean answer. ``low`` and ``high`` are the ends of the intervals; empty
+        without. Streams of classes or numbers have no map: their forecasts are not one number.
         """
         policy = self.settings.policies.of(name)
         if policy is None or policy.kind != PROBABILITY:

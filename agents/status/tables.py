@@ -123,7 +123,7 @@ def _recent(described: Described) -> Iterator[ScoreTable]:
 
 
 def segments(found: Described, title: str = "") -> Iterator[ScoreTable]:
-    """Yield the segments that are off lately, the worst ones, and their bands; ``title``: begin of titles."""
+    """Yield the segments that are off lately, the worst ones, and their bands; ``title`` begins their titles."""
     if not found["scored"]:
         yield ScoreTable(f"{title}Segments", words=[f"No segment is judged yet{warming(found)}."])
         return
@@ -214,7 +214,7 @@ def _segment_bands(worst: Sequence[Described]) -> ScoreTable:
 
 
 def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
-    """Yield expected and observed sums by weight: in all, by segment and by band; ``title``: begin of titles."""
+    """Yield expected and observed sums by weight: in all, by segment and by band; ``title`` begins their titles."""
     heading, less = f"{title}{weights.title(described)}", ("weight",)
     yield ScoreTable(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
     head = ("served from", "events", "weight", "served", "came true", "off by")

@@ -102,7 +102,7 @@ class Isotonic:
     ) -> None:
         """Learn an outcome, 0 or 1, that counts for a part.
 
-        ``q, smooth``: today's answer of the map, and the answer with which it is mixed.
+        ``q, smooth``: today's answer of the map, and the answer with which `mixed` mixes that of `at`.
         ``pooled``: the answer of `at` when the forecast was issued; 0: it does not count.
         ``lag``: information learnt since then.
         ``at``: record time of the label, as in `Guard`.

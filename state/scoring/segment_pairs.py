@@ -44,7 +44,7 @@ class SegmentPairScores(PairScores):
 
     def __init__(self) -> None:
         super().__init__()
-        #: The counts of `state.scoring.segment_scores.SegmentScores`; and so is ``warm_up``.
+        #: The counts of `state.scoring.segment_scores.SegmentScores`; ``warm_up`` is its, too.
         self.issued = 0
         self.known = 0
         self.age_ms = 0

@@ -120,7 +120,7 @@ class SegmentWarmUp:
     """The warm-up of a segment: `OF_SEGMENT` outcomes after the stream's, and the forecasts answered until then.
 
     At first a new segment is served by what other segments have taught, so its first forecasts may be far off until its
-    own outcomes come. They count in the stream's scores, but not in the segment's.
+    own outcomes come. These forecasts count in the stream's scores, but not in the segment's.
 
     Notes
     -----
