@@ -3,7 +3,7 @@
 ``python -m tests.bench.replay [--flights N] [--repeat R]``: replays the flights from files into one partition, in one
 process, with nothing written: first each configuration alone, then several side by side. The table gives the fastest
 run of each; the last line is one JSON object. ``empty`` is a pass that reads and decodes the records and does nothing
-with them. ``--cpu`` counts CPU seconds instead of the clock's, for machines that do other things too.
+with them. ``TRUEUP_COMPILED=yes`` before it runs the compiled engine. ``--cpu`` counts CPU seconds instead of the clock's, for machines that do other things too.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 
+from agents import compiled
 from lab import demo
 from replay.configuration import Configuration, configurations
 from replay.player import PartitionReplay, decoded, run
@@ -74,7 +75,10 @@ def main() -> None:
                     run(part(source, made, directory / f"{'-'.join(names)}-{i}"))
                 took.append(clock() - began)
             found[" | ".join(names)] = len(names) * records / min(took)
-    print(f"{records:,} records, one process, fastest of {options.repeat}; {'CPU' if options.cpu else 'clock'}")
+    engine = "compiled" if compiled.runs() else "interpreted"
+    print(
+        f"{records:,} records, one process, fastest of {options.repeat}; {'CPU' if options.cpu else 'clock'}; {engine}"
+    )
     print(f"{'':60}{'events/s a configuration':>26}")
     for name, rate in found.items():
         print(f"{name:60}{rate:>26,.0f}")
