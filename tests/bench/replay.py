@@ -3,7 +3,8 @@
 ``python -m tests.bench.replay [--flights N] [--repeat R]``: replays the flights from files into one partition, in one
 process, with nothing written: first each configuration alone, then several side by side. The table gives the fastest
 run of each; the last line is one JSON object. ``empty`` is a pass that reads and decodes the records and does nothing
-with them. ``TRUEUP_COMPILED=yes`` before it runs the compiled engine. ``--cpu`` counts CPU seconds instead of the clock's, for machines that do other things too.
+with them. ``--cpu`` counts CPU seconds instead of the clock's, for machines that do other things too. With
+TRUEUP_COMPILED=yes it runs the compiled engine.
 """
 
 import argparse
