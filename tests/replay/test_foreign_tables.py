@@ -295,6 +295,26 @@ def test_a_label_in_a_row_of_its_own_is_of_its_score_s_stream_and_as_old_as_that
         rows(tmp_path, early, replace(DATED, id="id"))
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "scores"),
+    [
+        (f'{HEADER},note\n.25,1,2026-01-01, "so called" bank\n.5,0,2026-01-02, "\n', PLAIN, [0.25, 0.5]),
+        # A quote that a blank precedes encloses nothing, though the next line would close it.
+        ('p,note,y,t\n.25, ",1,2026-01-01\n.5, ",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        ('p,note,y,t\n.25, "a, b",1,2026-01-01\n.5, "c",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        (
+            f"a b,a  b,y,t\n{ROWS}\n".replace(".25,", ".1,.25,").replace(".5,", ".2,.5,"),
+            Columns("a b", "y", "t"),
+            [0.1, 0.2],
+        ),
+    ],
+)
+def test_blanks_before_quotes_and_within_names_count_where_a_table_fits_so(
+    tmp_path: Path, text: str, columns: Columns, scores: list[float]
+) -> None:
+    assert rows(tmp_path, text, columns).scores.tolist() == scores
+
+
 def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
     """So a flag that is set or empty has two answers."""
     said = parse("Y=1,=0")
