@@ -192,6 +192,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         ),
         (labelled("0", "0", "-1"), PLAIN, r"--labels 0=0,-1=1; else write 0, 1 or skip \(no label\) behind each$"),
         (labelled("-", "-", "+"), PLAIN, "--labels -=0,.=1; else"),
+        (labelled("✓", "no", "no"), PLAIN, "--labels 'no=0,✓=1'; else"),
+        (labelled("✓", ""), PLAIN, "what '✓' means is not known"),
         (labelled("good", "good", "bad", "open"), PLAIN, "--labels good=0,bad=1,open=skip"),
         (labelled("100%", "0%"), PLAIN, "--labels 0%=0,100%=1"),
         (labelled("fraud", "none", "none"), PLAIN, "--labels fraud=1,none=0"),
@@ -313,6 +315,14 @@ def test_blanks_before_quotes_and_within_names_count_where_a_table_fits_so(
     tmp_path: Path, text: str, columns: Columns, scores: list[float]
 ) -> None:
     assert rows(tmp_path, text, columns).scores.tolist() == scores
+
+
+@pytest.mark.parametrize(
+    ("labels", "known"),
+    [(("1", "0", "-", ".", "--"), [1, 0, np.nan, np.nan, np.nan]), (("1", "0", "?"), [1, 0, np.nan])],
+)
+def test_marks_beside_answers_are_no_labels(tmp_path: Path, labels: tuple[str, ...], known: list[float]) -> None:
+    assert np.array_equal(rows(tmp_path, labelled(*labels)).labels, known, equal_nan=True)
 
 
 def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
