@@ -289,8 +289,7 @@ def _columns(
     again: list[int] = []
     below: list[tuple[int, list[str]]] = []
     with _text(path, encoding) as file:
-        quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-        reader = _reader(file, header.separator, quoting, spaced=header.spaced)
+        reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL, spaced=header.spaced)
         try:
             for _ in range(number):
                 next(reader)
