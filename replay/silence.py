@@ -50,7 +50,7 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
     Raises TableError if there is a zero without a date, and neither a plan nor a dated one tells how long reports take;
     or if a plan says that silence means 1.
     """
-    said = [] if source.columns.label_time else [_AT_ONCE]
+    said = [_AT_ONCE] if source.at_once else []
     made = []
     for plan in plans:
         before = plan.policies

@@ -21,11 +21,19 @@ _MOST_KNOWN: Final = 0.99
 
 
 def follow(
-    known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], zone: tzinfo | None
+    known: Integers,
+    made: Integers,
+    labels: Floats,
+    found: Mapping[str, Column],
+    zone: tzinfo | None,
+    scored: NDArray[np.intp],
 ) -> list[str]:
     """Let labels that are before their score come with it, as a worker does; TableError if they are too early or many.
 
     Many may be early within the day, minute or second that all label times are rounded to.
+
+    ``known, made``: by row, when the label was known and when its score was made, ms.
+    ``scored``: by row, which row has the score.
     """
     early = (known < made) & (known != NEVER) & ~np.isnan(labels)
     if not early.any():
@@ -39,7 +47,7 @@ def follow(
         many, first = counted(early.sum(), "label"), found["--label-time"].at(int(np.argmax(early)))
         return [f"--label-time: {many} before the score and taken as known with it; the first is {first}."]
     at = int(np.argmax(wrong))
-    when = quoted(found["--time"].cells[at])
+    when = quoted(found["--time"].cells[scored[at]])
     others = int(wrong.sum()) - 1
     more = f", and {counted(others, 'other label')} early, too" if others else ""
     named = "" if zone else ", name the zone of times that have none by --time-zone"

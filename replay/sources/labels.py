@@ -5,7 +5,7 @@ import io
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -23,6 +23,8 @@ _WORDS: Final = {
 }
 #: Text that means *not known*.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
+#: Characters of lines that databases draw, and of marks that stand for nothing.
+_DRAWN: Final = frozenset("-–—.=_")
 #: Text that beside words may be the other answer.
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
@@ -75,9 +77,7 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
             known.pop("f", None)  # without a t it may mark frauds
-    # A single mark, such as a dash, means no label; two, such as + and -, are labels.
-    marks = set(filter(is_marks, names.values())) - {""}
-    nothing = _NOTHING | (marks if len(marks) == 1 else set())
+    nothing = _NOTHING | _empty(names.values(), known)
     there = {name: known.get(name) for name in names.values() if name not in nothing}
     # Beside words of which none means 0, "none" is a word, too.
     if 0 not in there.values() and not all(map(_is_number, there)):
@@ -86,6 +86,14 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     if unknown := [value for value, name in names.items() if name not in known]:
         raise ValueError(_question(unknown, values, names, known, nothing))
     return {value: math.nan if (meaning := known[name]) is None else float(meaning) for value, name in names.items()}
+
+
+def _empty(names: Collection[str], known: Meanings) -> AbstractSet[str]:
+    """Return the marks that mean no label: a dash or a dot, but beside a plus; another mark beside a 0 and a 1."""
+    marks = {name for name in names if name and is_marks(name)}
+    if len(marks) == 1 and {0, 1} <= {known.get(name) for name in names}:
+        return marks
+    return {mark for mark in marks if set(mark) <= _DRAWN} if "+" not in marks - known.keys() else set()
 
 
 def _name(value: str) -> str:

@@ -134,6 +134,12 @@ class TableSource(FileSource):
         }
 
     @cached_property
+    def at_once(self) -> bool:
+        """Whether labels are taken as known with their score, as they are of its row and have no time of their own."""
+        rows = self._rows
+        return self.columns.label_time is None and bool((rows.forecast & ~np.isnan(rows.labels)).any())
+
+    @cached_property
     def streams(self) -> Sequence[str]:
         """Names of all streams of the table."""
         return list(dict.fromkeys(self._rows.streams))
@@ -213,7 +219,7 @@ class TableRows:
     scores: Floats
     #: 0.0, 1.0, or NaN for rows without a label.
     labels: Floats
-    #: Ms since 1970; the least integer if there is none.
+    #: Ms since 1970; the least integer if there is none. A label in a row of its own has its score's time and stream.
     times: Integers
     label_times: Integers
     #: Names.
@@ -227,7 +233,7 @@ class TableRows:
     numbers: Mapping[str, Floats]
     #: Rows whose label is a 0 that was never reported; they have no label here.
     silent: NDArray[np.bool_]
-    #: Rows that are forecasts. With --id a label may have a row of its own, without a score.
+    #: Rows that are forecasts. With --id a label may have a row of its own, if another row has the score.
     forecast: NDArray[np.bool_]
     #: Assumptions, in sentences.
     notes: Sequence[str] = ()
@@ -280,33 +286,56 @@ def read(path: Path, columns: Columns) -> TableRows:
         notes += known.notes
         if happened:
             labels = (known.ms != NEVER).astype(np.float64)
-        notes += label_times.follow(known.ms, made.ms, labels, found, columns.zone)
-        notes += label_times.at_once(known.ms[~np.isnan(labels)], made.ms)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
-    count = len(values)
-    ids, forecast = [str(n) for n in range(count)], np.ones(count, dtype=np.bool_)
-    if columns.id is None:
-        _require_pairs(values, labels, columns)
-    else:
-        ids = names.ids(found["--id"])
-        forecast = ~np.isnan(values) | np.isnan(labels)
-        numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
-        notes += names.repeated(numbered, list(compress(ids, forecast)))
+    ids, scored, repeated = _events(found, values, labels, columns)
+    notes += repeated
+    count, issued = len(values), made.ms[scored]
+    forecast = scored == np.arange(count)
     streams = [columns.stream_name] * count
     if columns.stream is not None:
         streams = names.read(found["--stream-column"], streams)
+        streams = streams if forecast.all() else [streams[row] for row in scored.tolist()]
     segments = {name: names.read(found[f"--segments {name}"], [""] * count) for name in columns.segments}
     texts = {name: names.read(each, [""] * count) for name, each in _of(found, "entity", "model_version").items()}
     numbers = {name: scores.numbers(each) for name, each in _of(found, "weight", "label_rate").items()}
     silent = np.zeros(count, dtype=np.bool_)
     if columns.label_time is not None:
-        silent, dated = label_times.completed(labels, known.ms, made.ms, found["--label-time"])
+        notes += label_times.follow(known.ms, issued, labels, found, columns.zone, scored)
+        notes += label_times.at_once(known.ms[~np.isnan(labels)], issued)
+        silent, dated = label_times.completed(labels, known.ms, issued, found["--label-time"])
         notes += dated
     labels[silent] = np.nan
     said = ids, streams, segments, texts, numbers
-    rows = TableRows(values, labels, made.ms, known.ms, *said, silent, forecast, list(dict.fromkeys(notes)))
+    rows = TableRows(values, labels, issued, known.ms, *said, silent, forecast, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
+
+
+def _events(
+    found: Mapping[str, Column], values: Floats, labels: Floats, columns: Columns
+) -> tuple[list[str], NDArray[np.intp], list[str]]:
+    """Return by row the id of its event and the row that has its score; and a sentence on ids that repeat."""
+    if columns.id is None:
+        _require_pairs(values, labels, columns)
+        return [str(n) for n in range(len(values))], np.arange(len(values)), []
+    ids = names.ids(found["--id"])
+    scored = _scored(ids, values, labels)
+    forecast = scored == np.arange(len(ids))
+    numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
+    return ids, scored, names.repeated(numbered, list(compress(ids, forecast)))
+
+
+def _scored(ids: Sequence[str], values: Floats, labels: Floats) -> NDArray[np.intp]:
+    """Return by row which row has the score of its event.
+
+    It is another one if a label stands in a row of its own. A row whose event has no score anywhere is its own.
+    """
+    rows = np.arange(len(ids))
+    alone = np.flatnonzero(np.isnan(values) & ~np.isnan(labels))
+    if len(alone):
+        first = {ids[row]: row for row in np.flatnonzero(~np.isnan(values))[::-1].tolist()}
+        rows[alone] = [first.get(ids[row], row) for row in alone.tolist()]
+    return rows
 
 
 def _require_pairs(values: Floats, labels: Floats, columns: Columns) -> None:
@@ -332,9 +361,11 @@ def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
         rows = replace(
             rows, notes=[*rows.notes, f"{alone} of a label without a score; --id says which event each is of."]
         )
+    # A label in a row of its own needs the time when it was known; silence needs none.
+    when = np.where(rows.forecast, rows.times, np.where(rows.silent, 0, rows.label_times))
     for what, lacks in {
         "score": np.isnan(rows.scores) & rows.forecast & kept,
-        "time": (rows.times == NEVER) & kept,
+        "time": (when == NEVER) & kept,
     }.items():
         if lacks.any():
             first = numbers[int(np.argmax(lacks))]

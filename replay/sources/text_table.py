@@ -53,11 +53,12 @@ class Text(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """Cells of the header, the number of its row, and the separator."""
+    """Cells of the header, the number of its row, the separator, and whether blanks behind it are dropped."""
 
     cells: Sequence[str]
     number: int
     separator: str
+    spaced: bool
 
 
 def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> Text:
@@ -75,7 +76,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         notes.append(
             f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {_OTHERS}."
         )
-    header = _header(path, decoded, named)
+    header = _header(path, decoded, named) or _header(path, decoded, named, spaced=True)
     if header is None:
         there = max(
             (row for mark, rows in _heads(path, decoded) if mark != " " for row in rows),
@@ -87,10 +88,10 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
             except TableError as exc:
                 raise TableError(f"{exc}{f'. {notes[0]}' if notes else ''}") from exc
         raise TableError(
-            f"{path} has no row that can be read: a comma, a semicolon, a tab, | or a blank is between columns"
+            f"{path} has no row that can be read: a comma, a semicolon, a tab, |, ^, ~ or a blank is between columns"
         )
     bare = _bare(path, decoded, header)
-    columns, passed = _columns(path, decoded, header, places(path, header.cells, named), named, bare=bare)
+    columns, passed = _fitting(path, decoded, header, named, bare=bare)
     if bare:
         notes.append(
             "Quotes are not closed where they are opened, and every line has all cells: they were read as text."
@@ -111,12 +112,13 @@ def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[
     names = [_named(name) for name in header]
     for option, name in named.items():
         there = [at for at, each in enumerate(names) if each == _named(name)]
+        there = [at for at in there if _stripped(header[at]) == _stripped(name)] or there
         said = f"{option.removesuffix(f' {name}')} {shown(name)}: {path}"
         if not there and name[:1] == "#" and name[1:].isdecimal() and 0 < int(name[1:]) <= len(names):
             there = [int(name[1:]) - 1]
         if not there:
             listed = ", ".join(shown(each) if len(each) <= 60 else quoted(each) for each in names[:200])
-            hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab, | or a blank is between columns"
+            hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab, |, ^, ~ or a blank is between columns"
             if any(map(_DIGIT.match, names)):
                 hint += "; if the table has no header, name columns by number, such as '#1' for the first"
             raise TableError(f"{said} has no such column; there are: {listed}{hint}")
@@ -178,25 +180,26 @@ def _guess(head: bytes) -> str:
     return "utf-8"
 
 
-def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3]) -> Any:  # noqa: ANN401 - has no public name
-    """Return a reader of rows. Several blanks separate as one does; a blank behind a comma is dropped."""
+def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3], *, spaced: bool) -> Any:  # noqa: ANN401 - has no public name
+    """Return a reader of rows. ``spaced``: whether blanks behind a separator are dropped, as between blanks always."""
     csv.field_size_limit(_LINE)
-    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=True)
+    spaced = spaced or separator == " "
+    return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=spaced)
 
 
-def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
+def _heads(path: Path, encoding: str, *, spaced: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield each separator with the first rows that it gives, at least one."""
     for separator in _SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
             try:
-                rows.extend(islice(_reader(file, separator, csv.QUOTE_MINIMAL), _HEAD))
+                rows.extend(islice(_reader(file, separator, csv.QUOTE_MINIMAL, spaced=spaced), _HEAD))
             except csv.Error:
                 rows = rows or [[]]
         yield separator, rows
 
 
-def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | None:
+def _header(path: Path, encoding: str, named: Mapping[str, str], *, spaced: bool = False) -> _Header | None:
     """Return the first row that holds all names, by any separator.
 
     If all columns are named by number, it is the first row that has so many cells; if that row holds a score or a time,
@@ -205,17 +208,21 @@ def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | No
     names = {_named(name) for name in named.values() if name[:1] != "#"}
     numbers = [int(name[1:]) for name in named.values() if name[:1] == "#" and name[1:].isdecimal()]
     told = [int(named[option][1:]) - 1 for option in ("--score", "--time")] if len(numbers) == len(named) else []
-    for separator, rows in _heads(path, encoding):
+    for separator, rows in _heads(path, encoding, spaced=spaced):
         for number, row in enumerate(rows, 1):
             if len(row) >= max([2, *numbers]) and names <= set(map(_named, row)):
                 none = any(_DIGIT.match(row[at]) for at in told)
-                return _Header(row, number - 1 if none else number, separator)
+                return _Header(row, number - 1 if none else number, separator, spaced)
     return None
 
 
 def _named(name: str) -> str:
     """Return a name in the form for comparison: stripped, in one Unicode form, one blank for several."""
-    return " ".join(normalize("NFC", name).strip("\ufeff\u200b").split())
+    return " ".join(_stripped(name.strip("\ufeff\u200b")).split())
+
+
+def _stripped(name: str) -> str:
+    return normalize("NFC", name.strip())
 
 
 def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
@@ -236,13 +243,42 @@ def _bare(path: Path, encoding: str, header: _Header) -> bool:
     return broken
 
 
+def _fitting(
+    path: Path, encoding: str, header: _Header, named: Mapping[str, str], *, bare: bool
+) -> tuple[dict[str, Column], list[str]]:
+    """Return what `_columns` does; blanks before quotes are dropped where rows fit only so, or cells begin with them.
+
+    They are not dropped at once, as text may have quotes behind a blank that enclose nothing.
+    """
+    again = None if bare or header.spaced else _header(path, encoding, named, spaced=True)
+    try:
+        found, notes = _columns(path, encoding, header, named, bare=bare)
+    except TableError:
+        if again:
+            with suppress(TableError):
+                return _columns(path, encoding, again, named, bare=False)
+        raise
+    if again and any(map(_quoted_late, found.values())):
+        with suppress(TableError):
+            columns, others = _columns(path, encoding, again, named, bare=False)
+            if all(columns[option].rows == found[option].rows for option in found):
+                return columns, others
+    return found, notes
+
+
+def _quoted_late(column: Column) -> bool:
+    """Whether the first cell that is not empty has its quote behind a blank."""
+    return next((cell for cell in column.texts if cell), "").lstrip()[:1] == '"'
+
+
 def _columns(
-    path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str], *, bare: bool
+    path: Path, encoding: str, header: _Header, named: Mapping[str, str], *, bare: bool
 ) -> tuple[dict[str, Column], list[str]]:
     """Return the columns, and sentences on rows that are no data: repeated headers of joined files, and counts below.
 
     ``bare``: whether quotes are text.
     """
+    there = places(path, header.cells, named)
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
@@ -253,7 +289,7 @@ def _columns(
     again: list[int] = []
     below: list[tuple[int, list[str]]] = []
     with _text(path, encoding) as file:
-        reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
+        reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL, spaced=header.spaced)
         try:
             for _ in range(number):
                 next(reader)
@@ -274,7 +310,7 @@ def _columns(
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
-            raise _broken(path, encoding, header.separator, exc) from exc
+            raise _broken(path, encoding, header, exc) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
     bared = {at: _unwrapped(column) for at, column in cells.items()}
@@ -287,11 +323,11 @@ def _columns(
     return found, notes
 
 
-def _broken(path: Path, encoding: str, separator: str, exc: csv.Error) -> TableError:
+def _broken(path: Path, encoding: str, header: _Header, exc: csv.Error) -> TableError:
     """Return the error of a row that cannot be read; the row begins where the one before it ends."""
     begins = 1
     with _text(path, encoding) as file, suppress(csv.Error):
-        for _ in (reader := _reader(file, separator, csv.QUOTE_MINIMAL)):
+        for _ in (reader := _reader(file, header.separator, csv.QUOTE_MINIMAL, spaced=header.spaced)):
             begins = reader.line_num + 1
     with _text(path, encoding) as file:
         escaped = any('\\"' in each for each in file)

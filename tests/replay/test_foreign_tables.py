@@ -192,6 +192,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         ),
         (labelled("0", "0", "-1"), PLAIN, r"--labels 0=0,-1=1; else write 0, 1 or skip \(no label\) behind each$"),
         (labelled("-", "-", "+"), PLAIN, "--labels -=0,.=1; else"),
+        (labelled("✓", "no", "no"), PLAIN, "--labels 'no=0,✓=1'; else"),
+        (labelled("✓", ""), PLAIN, "what '✓' means is not known"),
         (labelled("good", "good", "bad", "open"), PLAIN, "--labels good=0,bad=1,open=skip"),
         (labelled("100%", "0%"), PLAIN, "--labels 0%=0,100%=1"),
         (labelled("fraud", "none", "none"), PLAIN, "--labels fraud=1,none=0"),
@@ -276,6 +278,51 @@ def test_scores_and_labels_in_rows_of_their_own_are_joined_by_their_ids(tmp_path
     (outcome,) = (record for chunk in source.read(OUTCOMES, 0) for record in chunk.records)
     assert forecast.key == outcome.key == b"a"
     assert outcome.timestamp - forecast.timestamp == 2 * 86_400_000
+    assert rows(tmp_path, f"{log}label,b,,1,2026-01-03\n", columns).forecast.tolist() == [True, False, True]
+
+
+def test_a_label_in_a_row_of_its_own_is_of_its_score_s_stream_and_as_old_as_that_says(tmp_path: Path) -> None:
+    """So labels that take longer than the default ttl are waited for, and zeros without a date are silence."""
+    lines = ["a,s,.5,,2026-01-01,", "b,s,.5,,2026-01-01,", "a,,,1,,2026-02-10", "b,,,0,,"]
+    columns = replace(DATED, id="id", stream="stream")
+    found = rows(tmp_path, "\n".join(["id,stream,p,y,t,known", *lines, ""]), columns)
+    source = TableSource(tmp_path / "in.csv", tmp_path / "in.csv", columns=columns)
+    assert (source.latest_ms, source.silent, source.streams) == ({"s": 40 * 86_400_000}, {"s": 1}, ["s"])
+    assert source.ages_ms.tolist() == [40 * 86_400_000]
+    assert not any("Rows without a time" in each for each in found.notes)
+    plain = TableSource(source.forecasts, source.outcomes, columns=replace(columns, label_time=None))
+    assert not plain.at_once, "labels are of the times of their own rows"
+    early = "id,p,y,t,known\na,.5,,2026-01-05,\na,,1,,2026-01-01\n"
+    with pytest.raises(TableError, match=r"row 3 holds '2026-01-01', before its score's time '2026-01-05'"):
+        rows(tmp_path, early, replace(DATED, id="id"))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "scores"),
+    [
+        (f'{HEADER},note\n.25,1,2026-01-01, "so called" bank\n.5,0,2026-01-02, "\n', PLAIN, [0.25, 0.5]),
+        # A quote that a blank precedes encloses nothing, though the next line would close it.
+        ('p,note,y,t\n.25, ",1,2026-01-01\n.5, ",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        ('p,note,y,t\n.25, "a, b",1,2026-01-01\n.5, "c",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        (
+            f"a b,a  b,y,t\n{ROWS}\n".replace(".25,", ".1,.25,").replace(".5,", ".2,.5,"),
+            Columns("a b", "y", "t"),
+            [0.1, 0.2],
+        ),
+    ],
+)
+def test_blanks_before_quotes_and_within_names_count_where_a_table_fits_so(
+    tmp_path: Path, text: str, columns: Columns, scores: list[float]
+) -> None:
+    assert rows(tmp_path, text, columns).scores.tolist() == scores
+
+
+@pytest.mark.parametrize(
+    ("labels", "known"),
+    [(("1", "0", "-", ".", "--"), [1, 0, np.nan, np.nan, np.nan]), (("1", "0", "?"), [1, 0, np.nan])],
+)
+def test_marks_beside_answers_are_no_labels(tmp_path: Path, labels: tuple[str, ...], known: list[float]) -> None:
+    assert np.array_equal(rows(tmp_path, labelled(*labels)).labels, known, equal_nan=True)
 
 
 def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
