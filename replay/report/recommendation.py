@@ -112,8 +112,8 @@ def _chosen(  # noqa: PLR0911 - the cases without a choice, in their order
     told = seen + (overall.untaught / overall.issued if overall and not _chances(contenders) else 0.0)
     if told >= SEEN:
         of_entities = (
-            f"The figures count {share(seen)} of the forecasts: of each entity those whose outcomes taught. The others "
-            "have an outcome that their entity had told."
+            f"The figures count {share(seen)} of the forecasts: of each entity those whose outcomes taught. Another "
+            f"{share(told - seen)} have an outcome that their entity had told."
         )
         return replace(made, reasons=(*made.reasons, of_entities))
     few = f"No choice can be made for all forecasts: {share(told)} of them have an outcome."

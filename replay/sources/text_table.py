@@ -319,7 +319,8 @@ def _columns(
     if again:
         notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
     if below:
-        notes.append(f"What stands below the table was passed over: row {below[0][0]}, {quoted(below[0][1][0])}.")
+        listed = "; ".join(f"row {number}, {quoted(row[0])}" for number, row in below)
+        notes.append(f"What stands below the table was passed over: {listed}.")
     return found, notes
 
 

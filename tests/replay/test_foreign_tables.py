@@ -123,6 +123,7 @@ def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
         (f"{HEADER}\n---,-,---\n{ROWS}\n", PLAIN, "1 row is without score, label and time"),
         (f"{HEADER}\n-+-+-\n{ROWS}\n\0\0\0\n\x1a", PLAIN, ""),
         (f"{HEADER}\n{ROWS}\n(2 rows)\n", PLAIN, "What stands below the table was passed over: row 4, '(2 rows)'."),
+        (f"{HEADER}\n{ROWS}\n2 rows\nin 1 s\n", PLAIN, "row 4, '2 rows'; row 5, 'in 1 s'."),
         (f"{HEADER}\n{ROWS}\n".replace(",", "\x01"), PLAIN, ""),
         (
             f'"p", "y", "t"\n{ROWS}\n'.replace(".25,", ".25, ")

@@ -151,6 +151,7 @@ def test_few_labels_give_a_choice_among_the_labelled_only_unless_their_chance_is
     judged = choose(replace(result, contenders=entities))
     assert (judged.name, judged.headline) == (choose(result).name, choose(result).headline), "the others were told"
     assert "The figures count 33.3% of the forecasts: of each entity those whose outcomes taught." in judged.reasons[-1]
+    assert judged.reasons[-1].endswith("Another 33.3% have an outcome that their entity had told.")
 
     def of_chances(share: float) -> Recommendation:
         """Choose where labels stand for such a share of the forecasts by their chances."""
