@@ -169,7 +169,10 @@ class Faults:
                 world.loop.create_task(self._erase(event_id))
 
     def _delete(self, rng: random.Random) -> None:
-        """Delete some of what no stage is to read again: in a checkpoint, or committed by intake."""
+        """Delete some of what no stage is to read again: in a checkpoint, or committed by intake.
+
+        What stands where a tail was lost stays: without it nobody can know that what was applied is lost.
+        """
         world, behind = self._world, dict[Place, int]()
         for era in world.eras:
             for of in era.folding.values():
@@ -182,7 +185,8 @@ class Faults:
             committed = world.kafka.groups[world.base.intake_group].offsets
             behind |= {place: offset for place, (offset, _) in committed.items()}
         for place, offset in behind.items():
-            world.kafka.logs[place].trim(offset - rng.choice((0, 0, 1, rng.randrange(offset + 1))))
+            if not world.kafka.logs[place].lost:
+                world.kafka.logs[place].trim(offset - rng.choice((0, 0, 1, rng.randrange(offset + 1))))
 
     def _lose(self, place: Place, fault: Fault) -> None:
         """Lose the end of an input while its leader moves: what comes meanwhile gets the offsets of that."""
