@@ -35,7 +35,7 @@ def delay(partitions: int) -> int:
 
 
 async def pace(brokers: str, prefix: str, rate: float, seconds: float, partitions: int) -> dict[str, float]:
-    """Write for some seconds, and return the schedule's start, how many forecasts were written, and how late."""
+    """Write for some seconds; return when that began and ended, how many forecasts were written, and how late."""
     rng, job = random.Random(3), Job()
     late: list[float] = []
     unknown: deque[tuple[range, list[float]]] = deque()
@@ -67,14 +67,15 @@ async def pace(brokers: str, prefix: str, rate: float, seconds: float, partition
                     for i, p in zip(known, ps, strict=True)
                 ]
                 await append("outcomes", outcomes, n % partitions)
-        elapsed = time.time() - start
+        end = time.time()
         await producer.flush()
     late.sort()
     written = due(n, rate).stop
     return {
         "start": start,
+        "end": end,
         "forecasts": written,
-        "achieved": 2 * written / elapsed,
+        "achieved": 2 * written / (end - start),
         "late_ms": quantile(late, 0.99) * 1000,
         "latest_ms": late[-1] * 1000,
     }
