@@ -27,7 +27,7 @@ from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, stand, s
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
-from streams.faust.client import hasten
+from streams.faust.client import ask_for_topics, hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.fetching import COMPANY, Rest, guard
@@ -181,6 +181,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             if batch:
                 self._sender.send(batch)
         if monotonic() - self._committing >= self._settings.commit_seconds:
+            ask_for_topics(self._consumer)
             await self._commit()
             await self._look_behind()
 

@@ -316,6 +316,15 @@ def idle_ms(attempt: float, most: int) -> int:
     return min(most, int(attempt * 1000 / 2))
 
 
+def ask_for_topics(consumer: AIOKafkaConsumer) -> None:
+    """Ask the brokers for topics of which metadata is missing, and have the group assign anew when it comes.
+
+    A group leader without metadata assigns nothing, and aiokafka asks again only a minute or more later.
+    """
+    if any(consumer.partitions_for_topic(topic) is None for topic in consumer.subscription()):
+        consumer._client.force_metadata_update()  # noqa: SLF001 - no public way to ask
+
+
 async def stop(consumer: AIOKafkaConsumer) -> None:
     """Stop a consumer, whatever it waits for.
 

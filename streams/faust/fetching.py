@@ -22,7 +22,7 @@ from mode.threads import QueueServiceThread
 from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
-from streams.faust.client import hasten, idle_ms, stop
+from streams.faust.client import ask_for_topics, hasten, idle_ms, stop
 from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
@@ -185,13 +185,8 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
 
     def ask_for_topics(self) -> None:
-        """Ask the brokers for topics of which metadata is missing, and have the group assign anew when it comes.
-
-        A group leader without metadata assigns nothing, and aiokafka asks again only minutes later.
-        """
-        consumer = self._ensure_consumer()
-        if any(consumer.partitions_for_topic(topic) is None for topic in consumer.subscription()):
-            consumer._client.force_metadata_update()  # noqa: SLF001 - no public way to ask
+        """Ask for topics that the group leader knows nothing of, see `streams.faust.client.ask_for_topics`."""
+        ask_for_topics(self._ensure_consumer())
 
     def expelled(self) -> BaseException | None:
         """Return why the consumer has left its group for good, or None.

@@ -111,6 +111,9 @@ class Consumer:
     def paused(self) -> set[TopicPartition]:
         return set()
 
+    def subscription(self) -> set[str]:
+        return set()
+
     def pause(self, *_: TopicPartition) -> None: ...
 
     def resume(self, *_: TopicPartition) -> None: ...

@@ -6,7 +6,7 @@ from typing import Any, Final
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from agents import topology
+from agents import intake, topology
 from agents.processor import BatchProcessor
 from agents.served import ServedPartition
 from state import kinds
@@ -324,7 +324,7 @@ MUTANTS: Final = {
         [(PartitionBuffer, "begin", _unknown)], struck(LOST_TAIL)
     ),
     "a leader of the group that no broker answers shares out nothing for minutes": Bug(
-        [(fetching.LoopConsumer, "ask_for_topics", returning(None))], struck("cut")
+        [(module, "ask_for_topics", returning(None)) for module in (fetching, intake)], struck("cut")
     ),
     "a rebalance amid a stop closes the connections under a commit": Bug(
         [(fetching.LoopConsumer, "close", lambda _: driver.AIOKafkaConsumerThread.close)], struck("cut")
