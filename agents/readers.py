@@ -45,6 +45,8 @@ LEFT_SECONDS: Final = 2.0
 TELL_SECONDS: Final = 0.25
 
 
+#: Signals that ask a process to stop.
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Linux: a signal that a process gets when its parent ends. See prctl(2).
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
@@ -182,7 +184,7 @@ class Readers:
         status = 1
         try:
             end_with_parent(signal.SIGKILL)  # also while it is stopped and cannot read the pipe
-            for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent ends this process
+            for each in STOPS:  # a terminal sends them to all; the parent ends this process
                 signal.signal(each, signal.SIG_IGN)
             self._connection.close()
             os.close(self._life)

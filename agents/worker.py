@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from agents import __version__, compiled
 from agents.applying import Probe
-from agents.readers import Readers, ReadersError
+from agents.readers import STOPS, Readers, ReadersError
 from agents.server import Ask
 from agents.status.pages import Pages
 from agents.status.readings import Readings
@@ -144,7 +144,10 @@ def collect_rarely() -> None:
 
 
 def stop_asked() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set. `STOP_SECONDS` later the process ends in any case."""
+    """Return an event that SIGTERM and SIGINT set, and SIGHUP, which a closed terminal sends unless it is ignored.
+
+    `STOP_SECONDS` later the process ends in any case.
+    """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def ask() -> None:
@@ -152,8 +155,9 @@ def stop_asked() -> asyncio.Event:
             loop.call_later(STOP_SECONDS, _give_up)
         stop.set()
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, ask)
+    for signum in STOPS:
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # `nohup` ignores it
+            loop.add_signal_handler(signum, ask)
     return stop
 
 

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agents import readers
-from agents.readers import Readers, ReadersError, Vitals
+from agents.readers import STOPS, Readers, ReadersError, Vitals
 from agents.server import Server
 from lab.scrape import get
 from streams.config.settings import Settings
@@ -157,7 +157,7 @@ def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.Monkey
 def test_a_signal_of_the_terminal_does_not_end_it_and_on_exit_its_port_is_free() -> None:
     with Readers(SETTINGS) as made:
         wait_for("it", lambda: asked(made, "/healthz")[0] == 200)  # it ignores them before it serves
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in STOPS:
             os.kill(made._pid, each)
         assert asked(made, "/healthz") == (200, "yes\n")
     with socket.create_server((HOST, made.port)):

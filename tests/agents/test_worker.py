@@ -234,6 +234,20 @@ def test_the_engine_that_runs_is_told_without_reading_its_sources_again(
     assert caplog.messages[0] == "engine: compiled"
 
 
+def test_a_closed_terminal_is_no_stop_where_nohup_has_it_ignored() -> None:
+    async def run() -> None:
+        stop = worker.stop_asked()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+        assert not stop.is_set()
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_stop_that_hangs_ends_the_process_and_says_where(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,8 +263,8 @@ def test_a_stop_that_hangs_ends_the_process_and_says_where(
         stop = worker.stop_asked()
         task = asyncio.create_task(hangs())
         await asyncio.sleep(0)
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
+        for signum in readers.STOPS:
+            os.kill(os.getpid(), signum)
             await stop.wait()
         await ended.wait()
         task.cancel()
