@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: The compiled copy: `state` and `streams` as they are, with the compiled modules beside their sources.
+#: The compiled copy: `PACKAGES` as they are, with the compiled modules beside their sources.
 PLACE: Final = ROOT / ".compiled"
 STAMP: Final = "STAMP"
-PACKAGES: Final = ("state", "streams")
+PACKAGES: Final = ("replay", "state", "streams")
 #: Set to "no" to run interpreted in any case, to "yes" to run compiled or not at all.
 VARIABLE: Final = "TRUEUP_COMPILED"
 
@@ -37,7 +37,7 @@ def stamp(root: Path) -> str:
 
 
 def prefer(environment: Mapping[str, str]) -> None:
-    """Let later imports of `state` and `streams` find the compiled copy, if one was made of these sources.
+    """Let later imports of `PACKAGES` find the compiled copy, if one was made of these sources.
 
     Raises ImportError if there is none and the environment requires it.
     """

@@ -90,6 +90,7 @@ HOT = (
     "streams/kafka/source_merge.py",
     "streams/sources/mapping.py",
     "streams/sources/shortcuts.py",
+    "replay/taping.py",
 )
 
 

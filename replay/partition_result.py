@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from replay.column_file import type_of
 from state.arrays import Floats
 from state.banding import Thresholds
+from state.calibrators.carried import Held
 from state.fence import FATES
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import PairScores
@@ -18,7 +19,6 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from streams.metrics.functions import Part
-from streams.metrics.versions import Held
 
 #: In the place of a slot: all events, not one segment.
 WHOLE: Final = -1

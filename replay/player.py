@@ -28,6 +28,8 @@ from state.fence import FORECASTS, OUTCOMES
 from state.ledger import IMMATURE, WAITING, LedgerRow
 from state.service import Service
 from streams.config.settings import Settings
+from streams.metrics import functions
+from streams.metrics.versions import held
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
@@ -130,6 +132,13 @@ class Player:
         """Look at every calibrator a last time, write the tape, and return the result."""
         partition, played = self.partition, self.played
         self._taping.end()
+        for of in self.streams.values():
+            if of.service is not None and of.service.versions is not None:
+                by_config = {config: held(each) for config, each in of.by_version.items()}
+                played.versions[of.name] = of.service.versions.encode(), by_config
+            for n, served in enumerate(of.served):
+                if (part := functions.part(served))[1]:
+                    played.functions[of.name, n] = part
         played.records = partition.fence.applied
         played.immature = sum(row is not None and row.status in (IMMATURE, WAITING) for row in partition.rows.values())
         self._tape.close()

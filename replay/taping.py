@@ -22,8 +22,6 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.served import Served
 from state.service import Service
-from streams.metrics import functions
-from streams.metrics.versions import held
 
 #: A partition remembers the times of so many expired forecasts, the first ones: about 60 MB.
 REMEMBERED: Final = 300_000
@@ -220,8 +218,8 @@ class Taping:
         """Note the outcome of an event."""
         of = self.streams[service.stream]
         if row.weighed:
-            for sums, p, weight in self._weighted(of, row):
-                sums.observe(row.raw, p, row.y, weight)
+            for sums, answer, weight in self._weighted(of, row):
+                sums.observe(row.raw, answer, row.y, weight)
         if row.window == UNTAUGHT:
             self._played.untaught += 1
             self._untaught(row)
@@ -258,8 +256,8 @@ class Taping:
         of = self.streams[service.stream]
         y = row.y
         if row.weighed:
-            for sums, p, weight in self._weighted(of, row):
-                sums.revise(row.raw, p, was, y, weight)
+            for sums, answer, weight in self._weighted(of, row):
+                sums.revise(row.raw, answer, was, y, weight)
         if row.window == UNTAUGHT:
             self._untaught(row)
             return
@@ -298,12 +296,6 @@ class Taping:
         """Look at every calibrator a last time."""
         for of in self.streams.values():
             self._look(of)
-            if of.service is not None and of.service.versions is not None:
-                by_config = {config: held(each) for config, each in of.by_version.items()}
-                self._played.versions[of.name] = of.service.versions.encode(), by_config
-            for n, served in enumerate(of.served):
-                if (part := functions.part(served))[1]:
-                    self._played.functions[of.name, n] = part
 
     def _untaught(self, row: LedgerRow) -> None:
         """Note the label of a probability that taught nothing."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from state.calibrators.answer import Prediction
 from state.calibrators.base import MOST_SLOTS, BiasAlong, Calibrator, require_head, require_probability
@@ -17,6 +17,15 @@ OWN: Final = 20
 _FAR: Final = 700.0
 
 _HEAD: Final = Struct("<2dQ")
+
+
+class Held(NamedTuple):
+    """The line with which a version's calibrator began, see `CarriedOver`, and its outcomes learnt."""
+
+    slope: float
+    offset: float
+    seen: int
+    learnt: int
 
 
 class CarriedOver(Calibrator):

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from state import kinds
-from state.calibrators.carried import CarriedOver
+from state.calibrators.carried import CarriedOver, Held
 from state.policy import Policy
 from state.served import Served
 from state.versions import Versions
@@ -14,15 +14,6 @@ from streams.metrics.rows import StateRows
 
 #: Versions of a stream that have series.
 SERIES: Final = 4
-
-
-class Held(NamedTuple):
-    """The line with which a version's calibrator began, see `CarriedOver`, and its outcomes learnt."""
-
-    slope: float
-    offset: float
-    seen: int
-    learnt: int
 
 
 #: A stream's versions on one partition, and the calibrator of each by its configuration.

@@ -25,6 +25,7 @@ LAWS = (
     "tests/state/scoring/test_comparison.py",
     "tests/state/scoring/test_scores.py",
     "tests/state/calibrators/test_laws.py",
+    "tests/replay/test_agreement.py",
 )
 
 
