@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from replay.figures import BandCoverage, Caught, Delays, Late, OutcomeAges, Scorecard
-from replay.ranking import Moments, ranked_by
+from replay.ranking import Moments, ranks
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate
@@ -124,7 +124,7 @@ def scorecard(
     off = np.bincount(np.array(WITHIN)[cells], p - y, len(COARSE) + 1).astype(np.float64)
     zeros, ones = (np.array(each, np.float64) for each in (ranking.zeros, ranking.ones))
     found = two_bin_of(zeros, ones, off, float((p * (1.0 - p)).sum()))
-    order = ranked_by(p, y, tuple(dict.fromkeys((volume, *VOLUMES))), moments)
+    order = ranks(p, y, tuple(dict.fromkeys((volume, *VOLUMES))), moments)
     return Scorecard(
         n=n,
         ece=sums.ece,

@@ -220,7 +220,9 @@ class RouterVerifier:
                 else:
                     self._strange[found.digest] = found
         by_name = {(made.label, made.name): made for made in self._lacking.values()}
-        for found in self._strange.values() if later is not None else ():
+        for found in self._strange.values():
+            if later is None:
+                break
             if self._is_later(found, later):
                 self.found.left.left.append(found.entry(prefix(self._span.partition)))
             else:
