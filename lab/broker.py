@@ -134,9 +134,9 @@ class Broker(JavaServer):
         self._running().send_signal(signal.SIGCONT)
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._jvm is None or not self.alive:
+        if self._process is None or not self.alive:
             raise BrokerError("the broker is not running")
-        return self._jvm
+        return self._process
 
     def _format_and_launch(self) -> None:
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,9 @@ log.dirs={self.directory / "data"}
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
-        self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
+        self._process = self._kafka(
+            f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings)
+        )
 
     def _format(self, settings: Path) -> None:
         """Make the directory of a new cluster; by Kafka's tool if users must be made, too, or `archive` has not run."""
@@ -177,8 +179,8 @@ log.dirs={self.directory / "data"}
         for user, password in self._users.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-        self._jvm = self._kafka("-XX:TieredStopAtLevel=1", *storage)
-        if self._jvm.wait(START_SECONDS) != 0:
+        self._process = self._kafka("-XX:TieredStopAtLevel=1", *storage)
+        if self._process.wait(START_SECONDS) != 0:
             raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
 
     def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:

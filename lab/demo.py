@@ -26,7 +26,7 @@ from rich.markup import escape
 from lab import demo_report, outputs, payments
 from lab.broker import Broker, BrokerError
 from lab.demo_report import DemoRun, PlayedStream, Scenario
-from lab.launch import Worker, WorkerError
+from lab.launch import STOP_SECONDS, Worker, WorkerError
 from lab.live_progress import LiveProgress
 from lab.player import play
 from replay.audit import auditor
@@ -168,7 +168,7 @@ async def _perform(
     console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: PlayedStream
 ) -> DemoRun:
     """Play the stream, wait until all events are processed, stop the worker, and read what it wrote."""
-    await worker.ready()
+    await asyncio.to_thread(worker.ready)
     total = played.records
     client = settings.client_options()
     sent: Counter[str] = Counter()
@@ -204,7 +204,7 @@ async def _perform(
     finally:
         player.cancel()
         await asyncio.wait({player})  # the client must close its connections before the loop ends
-    status = await worker.stop()
+    await asyncio.to_thread(worker.stop, STOP_SECONDS)
     console.print("reading the topics back", style="dim")
     counts = {"forecasts": sent[settings.forecasts], "outcomes": sent[settings.outcomes]}
-    return DemoRun(counts, moved - began, reading, status, await outputs.read(settings))
+    return DemoRun(counts, moved - began, reading, worker.status, await outputs.read(settings))

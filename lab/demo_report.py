@@ -16,8 +16,8 @@ from lab import flights, picture
 from lab.flights import Flights
 from lab.outputs import OutputRecords
 from lab.player import SLICE, TimedRecord
-from lab.reliability import loss
 from lab.scrape import ScrapedSamples
+from replay.measure import errors
 from replay.ranking import ranks
 from streams.config.settings import Settings
 from streams.metrics.figures import or_none
@@ -38,7 +38,7 @@ class DemoRun:
     seconds: float
     #: The worker's last metrics, and its exit status.
     reading: ScrapedSamples
-    worker_exit: int
+    worker_exit: int | None
     #: The contents of the output topics.
     held: OutputRecords
     #: Exit status of ``trueup audit``, which derives every output again.
@@ -114,7 +114,7 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
         **fates,
         **{topic: {"sent": done.sent[topic], **fates[topic]} for topic in ("forecasts", "outcomes")},
         "answered_once": len(done.held.served),
-        **{kind: loss(each, y)._asdict() for kind, each in forecasts.items()},
+        **{kind: errors(each, y)._asdict() for kind, each in forecasts.items()},
         "auc": {kind: or_none(ranks(each, y, (VOLUME,)).auc) for kind, each in forecasts.items()},
         "mean_off": {kind: float(each.sum() / y.sum() - 1) if y.any() else None for kind, each in forecasts.items()},
         "segments": {"scored": _whole(done.reading.value("segments_scored", stream)), **_segments(played, done.held)},
@@ -136,7 +136,7 @@ def _segments(played: Flights, held: OutputRecords) -> dict[str, Any]:
             mine = values == value
             if mine.sum() >= LARGE:
                 for kind, forecasts in (("raw", raw), ("calibrated", p)):
-                    kept[kind].append(loss(forecasts[mine], y[mine]).ece)
+                    kept[kind].append(errors(forecasts[mine], y[mine]).ece)
     described: dict[str, Any] = {"large": len(kept["raw"])}
     for kind, eces in kept.items():
         described[kind] = {"mean_ece": float(np.mean(eces)), "worst_ece": max(eces)} if eces else None
@@ -167,7 +167,7 @@ def _whole(value: float) -> int:
 def draw(_: Flights, done: DemoRun, out: Path) -> None:
     """Draw the reliability diagram."""
     raw, p, y = done.held.scored()
-    before, after = loss(raw, y), loss(p, y)
+    before, after = errors(raw, y), errors(p, y)
     curves = {"raw": picture.bins(raw, y), "calibrated": picture.bins(p, y)}
     drawn = pictures.reliability(curves, "What came true of forecasts, by the model and as served", side=SIDE)
     picture.write(

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from lab.player import TimedRecord
+from lab.player import TimedRecord, in_order
 from state.arrays import Floats, Integers
 
 #: The stream of all flights.
@@ -72,20 +72,13 @@ class Flights:
     def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[TimedRecord]:
         """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
         landed = np.flatnonzero(self.known)
-        row = np.concatenate([np.arange(len(self)), landed])
-        time = np.concatenate([self.forecast_ms, self.outcome_ms[landed]])
-        outcome = np.arange(len(row)) >= len(self)
-        order = np.lexsort((outcome, time))
         p, y = self.p.tolist(), self.y.tolist()
-        for i, ms, is_outcome in zip(row[order].tolist(), time[order].tolist(), outcome[order].tolist(), strict=True):
-            event_id = self.event_id[i]
-            key = event_id.encode()
-            if is_outcome:
-                yield TimedRecord(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
-            else:
-                made = {"event_id": event_id, "stream": STREAM, "p": p[i], "segments": self.segments[i]}
-                value = orjson.dumps(made)
-                yield TimedRecord(ms, forecasts, key, value)
+        for ms, k, is_outcome in in_order(self.forecast_ms, self.outcome_ms[landed]):
+            i = int(landed[k]) if is_outcome else k
+            made: dict[str, object] = {"event_id": self.event_id[i]}
+            made |= {"y": int(y[i])} if is_outcome else {"stream": STREAM, "p": p[i], "segments": self.segments[i]}
+            topic = outcomes if is_outcome else forecasts
+            yield TimedRecord(ms, topic, self.event_id[i].encode(), orjson.dumps(made))
 
 
 def load(rows: int | None = None) -> Flights:

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lab.player import TimedRecord
+from lab.player import TimedRecord, in_order
 from state.arrays import Floats, Integers
 from state.scoring.ages import DAY_MS
 
@@ -124,18 +124,12 @@ class Fraud:
 
     def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[TimedRecord]:
         """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
-        n, (row, y, ms, _) = len(self), self.reports
-        at = np.concatenate([self.forecast_ms, ms])
-        order = np.lexsort((np.arange(len(at)) >= n, at))
-        raw = self.raw.tolist()
-        for k, time in zip(order.tolist(), at[order].tolist(), strict=True):
-            event_id = self.event_id[k if k < n else int(row[k - n])]
+        (row, y, ms, _), raw = self.reports, self.raw.tolist()
+        for time, k, is_outcome in in_order(self.forecast_ms, ms):
+            event_id = self.event_id[int(row[k]) if is_outcome else k]
             value: dict[str, object] = {"event_id": event_id}
-            if k < n:
-                value |= {"stream": STREAM, "p": raw[k]}
-            else:
-                value["y"] = int(y[k - n])
-            topic = forecasts if k < n else outcomes
+            value |= {"y": int(y[k])} if is_outcome else {"stream": STREAM, "p": raw[k]}
+            topic = outcomes if is_outcome else forecasts
             yield TimedRecord(time, topic, event_id.encode(), json.dumps(value).encode())
 
 

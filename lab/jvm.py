@@ -1,4 +1,4 @@
-"""Servers in Java on this machine: finds java and a free port, and ends a server with the process that started it."""
+"""Servers on this machine: finds java and a free port, and ends a server with the process that started it."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,33 +26,23 @@ def java() -> str | None:
     return shutil.which("java", path=f"{home}/bin" if home else None)
 
 
-class JavaServer:
-    """A server in a JVM: started on entering the context or by `start`, stopped on leaving it or by `stop`.
-
-    ``data_dir``: directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that
-    `stop` removes.
+class Server:
+    """A server process: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
     Notes
     -----
-    On Linux the kernel kills the JVM when the thread that called `start` ends, even after ``kill -9`` of the process.
-    So call it from a thread that lives as long as the server is needed.
+    On Linux the kernel kills the process when the thread that called `start` ends, even after ``kill -9`` of its
+    process. So call it from a thread that lives as long as the server is needed.
     """
 
-    #: Name of the server in messages and files, and the error that it raises if it cannot run.
-    name: ClassVar[str]
+    #: Name of the server in messages, and the error that it raises if it cannot run.
     said: ClassVar[str]
     error: ClassVar[type[RuntimeError]]
 
-    def __init__(self, data_dir: Path | None) -> None:
-        self._temporary: TemporaryDirectory[str] | None = None
-        if data_dir is None:
-            self._temporary = TemporaryDirectory(prefix=f"trueup-{self.name}-")
-            data_dir = Path(self._temporary.name)
-        #: The directory, and the file with the output of all starts.
-        self.directory = data_dir.resolve()
-        self.log = self.directory / f"{self.name}.log"
-
-        self._jvm: subprocess.Popen[bytes] | None = None
+    def __init__(self, log: Path) -> None:
+        #: The file with the output of all starts.
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Start."""
@@ -64,34 +54,95 @@ class JavaServer:
         self.stop()
 
     def start(self) -> None:
-        """Start the JVM, and return once it answers."""
+        """Start the process."""
         raise NotImplementedError
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM exists, paused or not."""
-        return self._jvm is not None and self._jvm.poll() is None
+        """Whether the process exists, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None while the process exists."""
+        return None if self._process is None else self._process.poll()
 
     def stop(self, patience: float = STOP_SECONDS) -> None:
-        """Stop the JVM with SIGTERM, after that many seconds with SIGKILL; remove a temporary directory."""
-        if self._jvm is not None:
-            self._jvm.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
-            self._jvm.terminate()
+        """Stop the process with SIGTERM, after that many seconds with SIGKILL."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
+            self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._jvm.wait(patience)
+                self._process.wait(patience)
             self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     def kill(self) -> None:
-        """Kill the JVM with SIGKILL; `start` starts the same server again, with what it held."""
-        if self._jvm is not None:
-            self._jvm.kill()
-            self._jvm.wait()
+        """Kill the process with SIGKILL; `start` starts the same server again, with what it held."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
-    def tail(self, lines: int = 15) -> str:
+    def tail(self) -> str:
         """Return the last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+
+    def _launch(
+        self, command: Sequence[str], directory: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env=environment,
+                process_group=0,  # Ctrl-C in a terminal must not reach the server: its clients disconnect first
+                preexec_fn=_dies_with_parent(),
+            )
+
+    def _await(self, answers: Callable[[], bool]) -> None:
+        """Return once the server answers; stop it if it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        try:
+            while not answers():
+                if not self.alive:
+                    said = f"{self.said} ended with {self.status} while starting; its log ends:\n{self.tail()}"
+                    raise self.error(said)
+                if time.monotonic() > deadline:
+                    raise self.error(
+                        f"{self.said} was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}"
+                    )
+                time.sleep(0.05)
+        except BaseException:
+            self.stop()
+            raise
+
+
+class JavaServer(Server):
+    """A server in a JVM.
+
+    ``data_dir``: directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that
+    `stop` removes.
+    """
+
+    #: Name of the server in files.
+    name: ClassVar[str]
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self._temporary: TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = TemporaryDirectory(prefix=f"trueup-{self.name}-")
+            data_dir = Path(self._temporary.name)
+        #: The directory.
+        self.directory = data_dir.resolve()
+        super().__init__(self.directory / f"{self.name}.log")
+
+    def stop(self, patience: float = STOP_SECONDS) -> None:
+        """Stop the JVM as every server; remove a temporary directory."""
+        super().stop(patience)
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _executable(self) -> str:
         found, home = java(), os.environ.get("JAVA_HOME")
@@ -103,33 +154,7 @@ class JavaServer:
         """Start java; its output goes to the log, its temporary files into the directory."""
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.directory / 'tmp'}"]
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [executable, *options, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                process_group=0,  # Ctrl-C in a terminal must not reach the server: its clients disconnect first
-                preexec_fn=_dies_with_parent(),
-            )
-
-    def _await(self, answers: Callable[[], bool]) -> None:
-        """Return once the server answers; stop it if it does not."""
-        deadline = time.monotonic() + START_SECONDS
-        try:
-            while not answers():
-                if not self.alive:
-                    status = self._jvm and self._jvm.returncode
-                    raise self.error(f"{self.said} ended with {status} while starting; its log ends:\n{self.tail()}")
-                if time.monotonic() > deadline:
-                    raise self.error(
-                        f"{self.said} was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}"
-                    )
-                time.sleep(0.05)
-        except BaseException:
-            self.stop()
-            raise
+        return self._launch([executable, *options, *arguments], self.directory)
 
 
 def free_port(*others: int | None) -> int:

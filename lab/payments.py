@@ -12,7 +12,7 @@ from agents.status import pictures
 from lab import fraud, picture
 from lab.demo_report import VOLUME, DemoRun, Scenario, identity, table_of, tell
 from lab.fraud import Fraud, Shape
-from lab.reliability import loss
+from replay.measure import errors
 from replay.ranking import ranks
 from state.arrays import Floats
 from streams.config.settings import Settings
@@ -73,7 +73,7 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
     mine, y, truth = p[chosen], played.y[chosen], played.truth[chosen]
     if not len(mine):
         return dict.fromkeys(("mean", "truth", "brier", "log_loss", "auc", "recall", "distinct"), float("nan"))
-    scores, order = loss(mine, y), ranks(mine, y, (VOLUME,))
+    scores, order = errors(mine, y), ranks(mine, y, (VOLUME,))
     return {
         "mean": float(mine.mean()),
         "truth": float(truth.mean()),

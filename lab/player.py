@@ -6,13 +6,15 @@ the other by more than a slice, and a worker that merges the two by time need no
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from state.arrays import Integers
 from streams.kafka.partitioner import partition
 
 #: Messages in a slice: one or two record batches for each partition, one round trip, 50 ms between gates.
@@ -28,6 +30,17 @@ class TimedRecord(NamedTuple):
     topic: str
     key: bytes
     value: bytes
+
+
+def in_order(forecast_ms: Integers, outcome_ms: Integers) -> Iterator[tuple[int, int, bool]]:
+    """Yield time, number and whether it is an outcome, of forecasts and outcomes, [n] and [m] ms, in time order.
+
+    At equal times, forecasts first.
+    """
+    n, ms = len(forecast_ms), np.concatenate([forecast_ms, outcome_ms])
+    is_outcome = np.arange(len(ms)) >= n
+    for k in np.lexsort((is_outcome, ms)).tolist():
+        yield int(ms[k]), k - n if k >= n else k, k >= n
 
 
 class PlayerProgress(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from replay.measure import VOLUME, bins_of, knots, log_losses
-from replay.ranking import Moments, ranked_by
+from replay.ranking import Moments, ranks
 from replay.result import COMPARED, Bootstrap, MetricDifference
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS
@@ -82,14 +82,14 @@ class Resampled:
         self._how, self._n = how, len(y)
         starts = _starts(how, len(y))
         sums = {name: _cells(p, y, starts) for name, p in forecasts.items()}
-        ranked = {name: ranked_by(p, y, (volume,), moments) for name, p in forecasts.items()}
+        ranked = {name: ranks(p, y, (volume,), moments) for name, p in forecasts.items()}
         moves = {name: np.add.reduceat(each.moves, starts) for name, each in ranked.items()}
         order = {name: np.array([each.auc, each.recall[volume]]) for name, each in ranked.items()}
         drawn: dict[str, list[Floats]] = {name: [] for name in forecasts}
         for weights, total in _resamples(how, len(y)):
             for name, cells in sums.items():
-                ranks = order[name] + weights @ moves[name] * (len(y) / total)[:, None]
-                drawn[name].append(np.column_stack((_metrics(weights @ cells, total), ranks)))
+                order_drawn = order[name] + weights @ moves[name] * (len(y) / total)[:, None]
+                drawn[name].append(np.column_stack((_metrics(weights @ cells, total), order_drawn)))
         self._drawn = {name: np.concatenate(found) for name, found in drawn.items()}
         self._whole = {
             name: np.append(_metrics(cells.sum(axis=0, keepdims=True), np.array([float(len(y))]))[0], order[name])

@@ -23,13 +23,13 @@ class Scoreboard:
 
 @dataclass
 class Compared:
-    """Differences of contenders to raw and to one another; `Result` describes the lists."""
+    """Differences of contenders to raw and to one another, in fields of `Result`."""
 
     differences: list[MetricDifference] = field(default_factory=list)
     warming: list[MetricDifference] = field(default_factory=list)
     intervals: list[MetricInterval] = field(default_factory=list)
-    vectors: dict[str, list[MetricDifference]] = field(default_factory=dict)
-    how: Bootstrap | None = None
+    vector_differences: dict[str, list[MetricDifference]] = field(default_factory=dict)
+    bootstrap: Bootstrap | None = None
 
 
 def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, volume: float) -> Compared:
@@ -42,7 +42,7 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
         draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
         made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
         if made is not None:
-            found.how, resampled = found.how or made[0], made[1]
+            found.bootstrap, resampled = found.bootstrap or made[0], made[1]
             pairs = [(name, RAW) for name in [*names, *draws]]
             pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
             found.differences += resampled.differences(pairs)
@@ -56,7 +56,7 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
             if made is not None:
                 found.warming += made[1].differences([(name, RAW)])
         for stream, each_of in each.losses.items():
-            found.vectors.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
+            found.vector_differences.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
     return found
 
 

@@ -32,16 +32,6 @@ class Configuration:
         default = self.policies.default
         return (*read, default and _read(default), self.policies.early_ttl_ms)
 
-    @property
-    def banded(self) -> bool:
-        """Whether any stream has bands."""
-        return any(policy.bands for policy in _all(self.policies))
-
-    @property
-    def measured(self) -> bool:
-        """Whether any stream has intervals."""
-        return any(policy.interval for policy in _all(self.policies))
-
     def segments(self, stream: str | None) -> set[str]:
         """Return the names of the segments of a stream; None: of all streams."""
         return {name for policy in self._of(stream) for name in policy.segments}

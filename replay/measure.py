@@ -1,11 +1,12 @@
 """Measures of forecasts and outcomes in columns: the definitions of `state.scoring.scores`, over arrays."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from replay.figures import BandCoverage, Caught, Delays, Late, OutcomeAges, Scorecard
-from replay.ranking import Moments, ranked_by
+from replay.ranking import Moments, ranks
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate
@@ -93,6 +94,21 @@ def knots(off: Floats, moment: Floats) -> Floats:
     return found
 
 
+class Errors(NamedTuple):
+    """Scores of forecasts: ECE in ten bins, Brier score, log loss in nats."""
+
+    ece: float
+    brier: float
+    log_loss: float
+
+
+def errors(p: Floats, y: Floats) -> Errors:
+    """Score forecasts in [0, 1] against outcomes in {0, 1}, [n] each; NaN if there are none."""
+    n = len(p)
+    brier, log_loss = float(np.square(p - y).sum()), float(log_losses(p, y).sum())
+    return Errors(BinSums.of(p, y).ece, _mean(brier, n), _mean(log_loss, n))
+
+
 def scorecard(
     p: Floats, y: Floats, worst: float | None, volume: float = VOLUME, moments: Moments | None = None
 ) -> Scorecard:
@@ -104,17 +120,17 @@ def scorecard(
     n = len(p)
     sums = BinSums.of(p, y)
     mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
-    cells = np.searchsorted(EDGES, p, side="right")
-    zeros, ones = (np.bincount(cells[y == label], minlength=FINE) for label in (0, 1))
+    cells, ranking = np.searchsorted(EDGES, p, side="right"), ranked(p, y)
     off = np.bincount(np.array(WITHIN)[cells], p - y, len(COARSE) + 1).astype(np.float64)
-    found = two_bin_of(zeros.astype(np.float64), ones.astype(np.float64), off, float((p * (1.0 - p)).sum()))
-    order = ranked_by(p, y, tuple(dict.fromkeys((volume, *VOLUMES))), moments)
+    zeros, ones = (np.array(each, np.float64) for each in (ranking.zeros, ranking.ones))
+    found = two_bin_of(zeros, ones, off, float((p * (1.0 - p)).sum()))
+    order = ranks(p, y, tuple(dict.fromkeys((volume, *VOLUMES))), moments)
     return Scorecard(
         n=n,
         ece=sums.ece,
         ece_noise=sums.noise,
         ece_smooth=sums.smooth,
-        certificate=certificate(Ranking(zeros.tolist(), ones.tolist())),
+        certificate=certificate(ranking),
         two_bin=found.value,
         two_bin_noise=found.noise,
         two_bin_error=found.error,

@@ -24,7 +24,6 @@ from streams.metrics.functions import Part
 WHOLE: Final = -1
 #: Losses of an event of classes; an event of a number has fewer.
 LOSSES: Final = 2
-_TYPES: Final[dict[str, Any]] = {"d": np.float64, "q": np.int64, "i": np.int32, "b": np.int8}
 
 
 class Look(NamedTuple):
@@ -90,7 +89,7 @@ class PartitionResult:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one of `replay.column_file.COLUMNS`, mapped from its file."""
-        path, kind = self.directory / name, _TYPES[type_of(name)]
+        path, kind = self.directory / name, np.dtype(type_of(name))
         if not path.stat().st_size:  # an empty file cannot be mapped
             return np.empty(0, kind)
         return np.memmap(path, dtype=kind, mode="r")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 from replay.column_file import Tape
 from replay.configuration import Configuration
@@ -25,8 +26,7 @@ from state.effects import Changes
 from state.engine import Partition
 from state.events import Event, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.ledger import IMMATURE, WAITING, LedgerRow
-from state.service import Service
+from state.ledger import IMMATURE, WAITING
 from streams.config.settings import Settings
 from streams.metrics import functions
 from streams.metrics.versions import held
@@ -35,39 +35,16 @@ from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
 from streams.sources.direct import Direct
 
+#: What an observer is told, see `state.observer.Observer`.
+_TOLD: Final = ("opened", "issued", "parked", "labelled", "resolved", "revised", "expired")
 
-class _Beside:
-    """The observer of a replay that also makes rows: it tapes events, and counts as workers do."""
 
-    counting: Counting
+def _both(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
+    def told(*what: Any) -> Any:  # noqa: ANN401 - as observers are told
+        first(*what)
+        return then(*what)
 
-    def __init__(self, taping: Taping) -> None:
-        self._taping = taping
-
-    def opened(self, service: Service) -> None:
-        self.counting.opened(service)
-
-    def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:
-        self.counting.issued(service, row, x, stream_time)
-        self._taping.issued(service, row, x, stream_time)
-
-    def parked(self, event_id: str, ts: int) -> None:
-        self._taping.parked(event_id, ts)
-
-    def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
-        self.counting.labelled(service, row, y, ts)
-
-    def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:
-        self._taping.resolved(service, row, event_id, applied, now_ms)
-        return self.counting.resolved(service, row, event_id, applied, now_ms)
-
-    def revised(self, service: Service, row: LedgerRow, event_id: str, was: float, now_ms: int) -> None:
-        self.counting.revised(service, row, event_id, was, now_ms)
-        self._taping.revised(service, row, event_id, was, now_ms)
-
-    def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:
-        self.counting.expired(service, row, event_id)
-        self._taping.expired(service, row, event_id)
+    return told
 
 
 class Player:
@@ -96,9 +73,11 @@ class Player:
         self._taping = Taping(configurations, self._tape, self.played)
         self.streams = self._taping.streams
         if rows:
-            both = _Beside(self._taping)
+            both: Any = SimpleNamespace()  # it tapes events, and counts as workers do
             self.partition = Partition(plans[0], None, both)
-            both.counting = Counting(plans[0], self.partition.services)
+            counting = Counting(plans[0], self.partition.services)
+            for name in _TOLD:
+                setattr(both, name, _both(getattr(self._taping, name), getattr(counting, name)))
         else:
             self.partition = Partition(plans[0], None, self._taping, plans)
         self.played.fates = self.partition.fence.fates

@@ -107,14 +107,16 @@ def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
     return float(np.mean(after[chosen] * np.sign(before[chosen]) <= FLAT * np.abs(before[chosen])))
 
 
-def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | None = None) -> Ranks:
-    """Rank forecasts within windows.
+def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | None = None) -> Ranks:
+    """Rank forecasts within their windows, equal raw forecasts as one.
 
     ``p, y``: forecasts, and outcomes in {0, 1}, [n] each.
     ``volumes``: in (0, 1].
-    ``window``: number of each forecast's window, [n]; None: one window.
+    ``moments``: windows, [n]; None: all are in one window, and raw forecasts are not known.
     """
-    n = len(p)
+    n, window = len(p), None
+    if moments is not None:
+        p, window = evened(p, moments.alike), moments.window
     if not n or not 0.0 < (total := float(y.sum())) < n:
         nothing = dict.fromkeys(volumes, float("nan"))
         return Ranks(float("nan"), float("nan"), nothing, dict(nothing), np.zeros((n, 2)))
@@ -154,13 +156,6 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | N
     moves[order, 0] = (found - expected + ((own - auc) * pairs / sizes)[mine]) / max(float(pairs.sum()), 1.0)
     moves[order, 1] = (label * (caught[0][at] - recall[volumes[0]]) - edge * (caught[0][at] - volumes[0])) / total
     return Ranks(auc, _distance((above + size / 2) / sizes[here], ones, size - ones), recall, precision, moves)
-
-
-def ranked_by(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | None) -> Ranks:
-    """Rank forecasts within their windows, equal raw forecasts as one; None: all are in one window."""
-    if moments is None:
-        return ranks(p, y, volumes)
-    return ranks(evened(p, moments.alike), y, volumes, moments.window)
 
 
 def _distance(at: Floats, ones: Floats, zeros: Floats) -> float:

@@ -26,7 +26,6 @@ from state import formats, journal
 from state.frames import OtherFormat
 from state.journal import NONE, Entry, Last
 from streams.config.settings import Settings
-from streams.records.merge import KafkaRecord
 
 #: Next offset of each input.
 Next = tuple[int, int]
@@ -118,17 +117,13 @@ def _behind(reader: PartitionReader, label: str, partition: int, wanted: Last) -
         )
     (records,) = reader.stretches({place: (begin, end)})
     for record in records:
-        if _is(record, wanted):
+        if record.timestamp == wanted.timestamp and journal.last(record.timestamp, record.value) == wanted:
             return record.offset + 1
     raise SnapshotError(
         f"{where} does not have the last record of the snapshot, of {wanted.timestamp} ms with checksum "
         f"{wanted.crc:08x}: it begins at offset {first} and ends at {end}. The topic was copied without it, its "
         "retention has deleted it, or the copy has other timestamps (message.timestamp.type=LogAppendTime)"
     )
-
-
-def _is(record: KafkaRecord, wanted: Last) -> bool:
-    return record.timestamp == wanted.timestamp and journal.last(record.timestamp, record.value) == wanted
 
 
 # -- write -----------------------------------------------------------------------------------------------------------

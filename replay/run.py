@@ -173,11 +173,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], done: S
         out_of_order=_by_topic(part.out_of_order for part in done),
         contenders=contenders,
         volume=request.volume,
-        differences=found.differences,
-        warming=found.warming,
-        intervals=found.intervals,
-        vector_differences=found.vectors,
-        bootstrap=found.how,
+        **vars(found),
     )
 
 

@@ -91,13 +91,13 @@ class Taping:
         policies = plans[0].default, *(policy for _, policy in plans[0].patterns)
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
         self._note_slots = [tape.column(f"slot{n}") for n in range(most)]
-        banded = any(each.banded for each in configurations)
+        banded = any(each.values(None, "bands") for each in configurations)
         #: Columns of bands by contender, if bands are recorded.
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
         chosen = banded and any(each.label_rate for each in policies if each)
         self._note_stands = tape.column("stands") if chosen else None
         #: Columns for ends of intervals of the serving contender, if it has any.
-        measured = any(each.measured for each in configurations[:1])
+        measured = configurations[0].values(None, "interval")
         self._note_ends = (tape.column("low"), tape.column("high")) if measured else None
         self._note_index = tape.column("index")
         self._note_untaught, self._note_untaught_y = tape.column("untaught"), tape.column("untaught_y")

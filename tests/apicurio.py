@@ -47,7 +47,7 @@ class Apicurio(JavaServer):
         if self.alive:
             raise ApicurioError(f"the registry already runs at {self.url}")
         try:
-            self._jvm = self._launched()
+            self._process = self._launched()
         except BaseException:
             self.stop()
             raise

@@ -1,6 +1,6 @@
 """Counts of an audit from the sources on, added up over partitions and groups."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from replay.audit.checkpoint import AuditProgress
@@ -112,6 +112,6 @@ def shown(whole: Account, seconds: float) -> dict[str, Any]:
     }
 
 
-def _add(whole: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
-    for each in fields(one):
-        setattr(whole, each.name, getattr(whole, each.name) + getattr(one, each.name))
+def _add(whole: Followed | RouterCounts, one: Followed | RouterCounts) -> None:
+    for name, n in vars(one).items():
+        setattr(whole, name, getattr(whole, name) + n)

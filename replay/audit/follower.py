@@ -80,7 +80,7 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
 def _given(plan: AuditPlan, at: Path) -> dict[int, RowsFile]:
     """Return the rows that the partitions of the router began with."""
     with PartitionReader(plan.settings) as reader:
-        rows = {n: Memory(reader.first_routes(n, loaded)) for n, loaded in plan.given.items()}
+        rows = {n: Memory(reader.first(n, loaded, routes=True)) for n, loaded in plan.given.items()}
     return {n: checkpoints.write_rows(at, BEGAN, n, each) for n, each in rows.items()}
 
 

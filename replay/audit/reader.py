@@ -68,18 +68,16 @@ class PartitionReader(TopicReader):
             place = f"{self._settings.configurations}/{partition}"
             raise Unauditable(f"{place}: the record of its first rows cannot be read: {exc!r}") from exc
 
-    def first(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
-        """Return the rows that a worker's partition began with; raises `Unauditable` if some were deleted."""
-        return self._first(partition, in_force.LOADED_ROW, said.rows, said)
+    def first(self, partition: int, said: Loaded, *, routes: bool = False) -> dict[bytes, bytes]:
+        """Return the rows that a partition of the worker, or of the router, began with.
 
-    def first_routes(self, partition: int, said: Loaded) -> dict[bytes, bytes]:
-        """Return the rows that a router's partition began with; raises `Unauditable` if some were deleted."""
-        upstream = said.upstream
-        return self._first(partition, in_force.LOADED_ROUTE, upstream.routes if upstream else 0, said)
-
-    def _first(self, partition: int, prefix: bytes, count: int, said: Loaded) -> dict[bytes, bytes]:
-        found, begin = self._kept(partition, lambda key: key.startswith(prefix)), len(prefix)
-        rows = {key[begin:]: row for key, row in found.items()}
+        Raises `Unauditable` if some were deleted.
+        """
+        prefix, count = in_force.LOADED_ROW, said.rows
+        if routes:
+            prefix, count = in_force.LOADED_ROUTE, said.upstream.routes if said.upstream else 0
+        found = self._kept(partition, lambda key: key.startswith(prefix))
+        rows = {key.removeprefix(prefix): row for key, row in found.items()}
         if len(rows) != count:
             place = f"{self._settings.configurations}/{partition}"
             raise Unauditable(f"{place} has {len(rows):,} of {count:,} rows that it began with, of {said}")

@@ -213,9 +213,7 @@ class RouterVerifier:
         """Judge the remaining records; ``later`` are events not judged yet, None if not all was read."""
         for records in self._records.values():
             for found in records:
-                if self._is_known(found):
-                    continue
-                if later is None:
+                if self._is_known(found) or later is None:
                     continue
                 if self._is_later(found, later):
                     self.found.left.left.append(found.entry(prefix(self._span.partition)))
@@ -224,7 +222,7 @@ class RouterVerifier:
         by_name = {(made.label, made.name): made for made in self._lacking.values()}
         for found in self._strange.values():
             if later is None:
-                continue
+                break
             if self._is_later(found, later):
                 self.found.left.left.append(found.entry(prefix(self._span.partition)))
             else:

@@ -10,7 +10,7 @@ from replay.bootstrap import FEWEST
 from replay.figures import Phase
 from replay.report import sentences
 from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least
-from replay.result import RAW, Contender, MetricDifference, Result
+from replay.result import RAW, Contender, Result
 from state import chances
 
 #: Fewest outcomes of the rarer answer for a choice: with 10 the intervals of AUC cover .83, with 40 .95.
@@ -43,55 +43,40 @@ def verdicts(result: Result) -> list[Recommendation]:
     resolved = {stream: each.resolved for one in result.contenders for stream, each in one.vectors.items()}
     some = any(each.overall for each in result.contenders) or not resolved
     made = [choose(result)] if some else []
-    return made + [
-        _of_vectors(result, result.contenders, stream) for stream in sorted(resolved, key=lambda each: -resolved[each])
-    ]
+    return made + [_of_vectors(result, stream) for stream in sorted(resolved, key=lambda each: -resolved[each])]
 
 
-def choose(result: Result) -> Recommendation:
+def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases without a choice, in their order
     """Apply the rule."""
-    return _chosen(base(result), result.differences, result.warming)
-
-
-def _chosen(  # noqa: PLR0911 - the cases without a choice, in their order
-    contenders: Sequence[Contender], differences: Sequence[MetricDifference], warming: Sequence[MetricDifference]
-) -> Recommendation:
-    """Apply the rule to contenders."""
+    contenders = base(result)
     if not contenders:
-        return Recommendation(
-            None, "No choice can be made from this replay: no forecast of a probability was resolved.", ()
-        )
+        return _none("no forecast of a probability was resolved")
     matters = least(contenders)
-    verdicts = Verdicts(differences, matters)
+    verdicts = Verdicts(result.differences, matters)
     every = [RAW, *(each.name for each in contenders)]
     if (plain := _plain(contenders)) is not None:
         return plain
     if not any(verdicts.of(name, RAW) for name in every):
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
         if not n and _n(contenders) >= FEWEST:
-            return Recommendation(
-                None,
-                "No choice can be made from this replay: nothing was learnt before the last forecast.",
-                ("So raw scores were served to the end. Replay a longer history, or one whose labels come sooner.",),
+            return _none(
+                "nothing was learnt before the last forecast",
+                "So raw scores were served to the end. Replay a longer history, or one whose labels come sooner.",
             )
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
-        return Recommendation(
-            None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,)
-        )
+        return _none("too few forecasts have an outcome", few)
     rarer = max(_rarer(each.overall.settled) for each in contenders if each.overall)
     if rarer < RARER:
-        return Recommendation(
-            None,
-            f"No choice can be made from this replay: the rarer answer came {count(rarer)} times.",
-            (f"Intervals of fewer than {RARER} hold the truth less often than they say.",),
+        return _none(
+            f"the rarer answer came {count(rarer)} times",
+            f"Intervals of fewer than {RARER} hold the truth less often than they say.",
         )
-    refused = refusals(contenders, verdicts, Verdicts(warming, matters))
+    refused = refusals(contenders, verdicts, Verdicts(result.warming, matters))
     best = _best(every, verdicts, refused)
     if not best:
-        return Recommendation(
-            None,
-            "No choice can be made from this replay: the comparisons contradict one another.",
-            ("Each forecaster is beaten by another one. The intervals are below.",),
+        return _none(
+            "the comparisons contradict one another",
+            "Each forecaster is beaten by another one. The intervals are below.",
         )
     if RAW in best:
         made = _keep(every[1:], _n(contenders), verdicts, best, refused)
@@ -120,6 +105,10 @@ def _chosen(  # noqa: PLR0911 - the cases without a choice, in their order
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
 
 
+def _none(why: str, *reasons: str) -> Recommendation:
+    return Recommendation(None, f"No choice can be made from this replay: {why}.", reasons)
+
+
 def sampled(contenders: Sequence[Contender]) -> bool:
     """Return whether the chance of each label is known in every stream."""
     streams = contenders[0].streams.values() if contenders else ()
@@ -144,10 +133,9 @@ def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
     cards = [each.overall.raw for each in contenders if each.overall and each.overall.raw.n >= FEWEST]
     if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
         only = "yes" if cards[0].base_rate == 1.0 else "no"
-        return Recommendation(
-            None,
-            f"No choice can be made from this replay: every outcome that is known is {only}.",
-            ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
+        return _none(
+            f"every outcome that is known is {only}",
+            "What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",
         )
     if cards and all(each.log_loss <= PERFECT for each in cards):
         return Recommendation(
@@ -203,9 +191,9 @@ def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
         )
 
 
-def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) -> Recommendation:
+def _of_vectors(result: Result, stream: str) -> Recommendation:
     """Apply the rule to a stream of classes or numbers."""
-    found = {each.name: each.vectors[stream] for each in contenders if stream in each.vectors}
+    found = {each.name: each.vectors[stream] for each in result.contenders if stream in each.vectors}
     mine = {name: each for name, each in found.items() if each.resolved}
     n = max((each.resolved for each in mine.values()), default=0)
     losses = sorted({each.metric for each in result.vector_differences.get(stream, ()) if each.name in mine})
@@ -267,7 +255,6 @@ def _take(
     by_name = {each.name: each for each in contenders}
     order = [each.name for each in contenders]
     name = min(best, key=lambda each: (_parts(by_name[each]), _brier(by_name[each]), order.index(each)))
-    rivals = [each for each in order if each != name]
     tied = [each for each in best if each != name]
     headline = served = sentences.use(name, by_name[name])
     if tied:
@@ -279,7 +266,7 @@ def _take(
             others = sentences.listed(apart)
             headline = f"{served} It resolved other forecasts than {others}: between them nothing can be said."
     reasons = [f"{name} {sentences.compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
-    for rival in rivals:
+    for rival in [each for each in order if each != name]:
         found = verdicts.of(name, rival)
         if found:
             reasons.append(f"{name} {sentences.compared(verdicts, name, rival)}")

@@ -10,6 +10,7 @@ from agents.status.number_format import count, duration, share
 from replay.figures import BandCoverage, OutcomeAges
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
+from replay.report.sentences import listed
 from replay.result import Contender, Result, Scored
 from replay.silence import lasting
 from streams.config.stream_config import duration as milliseconds
@@ -72,11 +73,11 @@ def cautions(result: Result) -> list[Caution]:
         found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
     for topic, reasons in result.dead.items():
         if reasons:
-            listed = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
+            said = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
             found.append(
                 Caution(
                     f"{count(sum(reasons.values()))} records of {topic} could not be used.",
-                    f"They are in no figure. Reasons: {listed}.",
+                    f"They are in no figure. Reasons: {said}.",
                 )
             )
     return [*found, *unsorted(result)]
@@ -95,9 +96,14 @@ def unsorted(result: Result) -> Iterator[Caution]:
             )
 
 
+def _streams(result: Result) -> list[Scored]:
+    """Return the streams of probabilities, by the first contender."""
+    return [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
+
+
 def turned(result: Result) -> Iterator[Caution]:
     """Warn of streams whose higher scores have fewer events, beyond chance."""
-    for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
+    for each in _streams(result):
         ones = each.raw.base_rate * each.raw.n
         pairs = ones * (each.raw.n - ones)
         if pairs > 0 and each.raw.auc < min(BACKWARDS, 0.5 - 3 * sqrt((each.raw.n + 1) / (12 * pairs))):
@@ -110,7 +116,7 @@ def turned(result: Result) -> Iterator[Caution]:
 
 def unsegmented(result: Result) -> Iterator[Caution]:
     """Warn of streams with segments that no record has: for a table, options must name their columns."""
-    for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
+    for each in _streams(result):
         if (found := (each.segments or {}).get("worst")) and {one["value"] for one in found} == {"(missing)"}:
             names = ", ".join(sorted({one["segment"] for one in found}))
             yield Caution(
@@ -121,9 +127,8 @@ def unsegmented(result: Result) -> Iterator[Caution]:
 
 def lateness(result: Result) -> Iterator[Caution]:
     """Warn of streams whose outcomes come too late for their forecasts, or much later for one label."""
-    streams = [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
     for check in (too_short, _one_label, _immature, _apart):
-        found = [caution for each in streams if (caution := check(each))]
+        found = [caution for each in _streams(result) if (caution := check(each))]
         yield from found[:LISTED]
         if len(found) > LISTED:
             said = "The JSON has the figures of each stream."
@@ -284,7 +289,7 @@ def _bands(bands: Sequence[BandCoverage]) -> str:
     for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
         each = [band for _, band in run]
         found.append(f"{each[0].low:.1f}–{each[-1].high:.1f}")
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+    return listed(found)
 
 
 def _band(band: BandCoverage) -> str:

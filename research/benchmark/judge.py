@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.reliability import loss
-from replay.measure import log_losses
+from replay.measure import errors, log_losses
 from research.benchmark.contenders import RAW
 from research.benchmark.streams import DAY_MS, Dated
 from state.arrays import Floats
@@ -67,7 +66,7 @@ def judge(stream: Dated, served: Mapping[str, Floats], *, beside: str = RAW, day
         [Relative(*each) for each in zip(*ends, strict=True)]
         for ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
     )
-    return {name: Judged(log_loss[i], brier[i], loss(served[name][known], y).ece) for i, name in enumerate(names)}
+    return {name: Judged(log_loss[i], brier[i], errors(served[name][known], y).ece) for i, name in enumerate(names)}
 
 
 def _squares(p: Floats, y: Floats) -> Floats:

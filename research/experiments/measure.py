@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.reliability import loss
 from replay import bootstrap
+from replay.measure import errors
 from replay.result import MetricDifference
 from research.experiments.play import Stream
 from state.arrays import Floats
@@ -52,9 +52,9 @@ def measure(p: Floats, stream: Stream) -> Measured:
     """Score the served forecasts, [n], of rows with outcomes; windows do not overlap."""
     known = ~np.isnan(stream.y)
     served, y, raw = p[known], stream.y[known], stream.p[known]
-    whole = loss(served, y)
+    whole = errors(served, y)
     starts = range(0, len(y) - stream.window + 1, stream.window)
-    worst = max(loss(served[i : i + stream.window], y[i : i + stream.window]).ece for i in starts)
+    worst = max(errors(served[i : i + stream.window], y[i : i + stream.window]).ece for i in starts)
     regret = float(np.sum((served - y) ** 2) - np.sum((raw - y) ** 2))
     return Measured(whole.ece, worst, whole.brier, whole.log_loss, regret)
 

@@ -24,7 +24,7 @@ import orjson
 from lab import fraud
 from lab.fraud import Fraud, Shape
 from replay.measure import log_losses
-from replay.ranking import ranks
+from replay.ranking import Moments, ranks
 from research import fraud_bank
 from state import calibrators
 from state.arrays import Floats
@@ -93,7 +93,7 @@ def card(p: Floats, stream: Fraud, chosen: Any, first: int, last: int) -> Card:
     losses = np.square(p - y), log_losses(p, y)
     per_day = np.column_stack([np.bincount(day, each, days) for each in (np.ones(len(p)), *losses)])
     sums = weights @ per_day
-    whole, within = ranks(p, y, (VOLUME,)), ranks(p, y, (VOLUME,), day // WINDOW)
+    whole, within = ranks(p, y, (VOLUME,)), ranks(p, y, (VOLUME,), Moments(day // WINDOW, np.arange(len(p))))
     moves = [np.bincount(day, each, days) for each in (whole.moves[:, 0], within.moves[:, 0], whole.moves[:, 1])]
     ranked = np.array([whole.auc, within.auc, whole.recall[VOLUME]])
     truth = stream.truth[chosen]

@@ -219,6 +219,7 @@ def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event],
         counted = Player([Configuration("present", plan)], Path(directory) / "counted", rows=True)
         counted.play(events)
         assert {key: row for key, row in counted.rows().rows.items() if row is not None} == engine.table
+        assert counted.played.labelled == made.labelled, "what is written down is the same beside them"
         # What becomes of every record.
         assert made.fates == engine.table.fence.fates
         assert made.records == engine.table.fence.applied == len(events)

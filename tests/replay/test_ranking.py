@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay import bootstrap
-from replay.ranking import WINDOW, Moments, ranked_by, ranks, turned, windows
+from replay.ranking import WINDOW, Moments, ranks, turned, windows
 
 FORECASTS = st.lists(
     st.tuples(
@@ -25,7 +25,7 @@ def test_auc_is_the_share_of_pairs_of_a_window_in_order_and_ties_are_half(
 ) -> None:
     p, y, window = np.array(events).T
     window = window.astype(np.int64)
-    found = ranks(p, y, (0.5,), window)
+    found = ranks(p, y, (0.5,), Moments(window, np.arange(len(p))))
     pairs = {at: (y[window == at] == 1).sum() * (y[window == at] == 0).sum() for at in range(3)}
     if not sum(pairs.values()):
         assert math.isnan(found.auc)
@@ -44,7 +44,7 @@ def test_auc_is_the_share_of_pairs_of_a_window_in_order_and_ties_are_half(
 def test_what_the_highest_of_each_window_catch_and_of_a_tie_the_share_wanted() -> None:
     p = np.array([0.9, 0.5, 0.5, 0.5, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
     y = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
-    twice = np.append(p, p / 100), np.append(y, y), (0.1, 0.3, 1.0), np.repeat([0, 1], 10)
+    twice = np.append(p, p / 100), np.append(y, y), (0.1, 0.3, 1.0), Moments(np.repeat([0, 1], 10), np.arange(20))
     for found in (ranks(p, y, (0.1, 0.3, 1.0)), ranks(*twice)):
         assert found.recall == pytest.approx({0.1: 1 / 3, 0.3: (1 + 2 / 4) / 3, 1.0: 1.0})
         assert found.precision == pytest.approx({0.1: 1.0, 0.3: 1.5 / 3, 1.0: 0.3})
@@ -68,8 +68,8 @@ def test_equal_raw_forecasts_of_a_window_rank_as_served_alike() -> None:
     p, y, one = np.array([0.1, 0.3, 0.2, 0.4]), np.array([0.0, 1.0, 1.0, 0.0]), np.zeros(4, dtype=np.int64)
     alike = np.array([0, 0, 1, 1])
     # Means .2 and .3: pairs (.2, .2), (.2, .3), (.3, .2) and (.3, .3).
-    assert ranked_by(p, y, (0.5,), Moments(one, alike)).auc == 0.5
-    assert ranked_by(p, y, (0.5,), Moments(one, np.arange(4))).auc == 0.25 + 0.25
+    assert ranks(p, y, (0.5,), Moments(one, alike)).auc == 0.5
+    assert ranks(p, y, (0.5,), Moments(one, np.arange(4))).auc == 0.25 + 0.25
 
 
 @pytest.mark.parametrize("size", [50, 5000])
