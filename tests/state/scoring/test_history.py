@@ -11,10 +11,10 @@ from state.policies import Policies
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.history import History
+from tests.state.scoring.test_alarm import Event as Scored
+from tests.state.scoring.test_alarm import told
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
-
-Scored = tuple[float, float, float, float]  # raw, p, y, draw
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,6 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(n: int, seed: int = 1) -> list[Scored]:
     rng = random.Random(seed)
     return [(rng.random(), rng.random(), float(rng.random() < 0.4), rng.random()) for _ in range(n)]
-
-
-def told(events: list[Scored]) -> History:
-    told = History()
-    for event in events:
-        told.observe(*event)
-    return told
 
 
 def test_rows_that_do_not_belong_together_are_refused() -> None:

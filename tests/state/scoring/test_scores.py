@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,14 +24,7 @@ KINDS: tuple[Kind, ...] = ("raw", "calibrated")
 GRAIN = 1e-9
 
 
-def scored(events: list[Event]) -> Scores:
-    scores = Scores.zero()
-    for raw, p, y in events:
-        scores.observe(raw, p, y)
-    return scores
-
-
-def told(events: Sequence[Drawn]) -> Scores:
+def scored(events: Sequence[tuple[Any, ...]]) -> Scores:
     scores = Scores()
     for event in events:
         scores.observe(*event)
@@ -48,7 +42,7 @@ def views(scores: Scores) -> list[float]:
 
 def test_what_rounding_left_of_a_cell_without_events_goes() -> None:
     # As after ten million events: the sums of a cell were too large for single grains.
-    scores = told([(0.05, 0.05, 0.0, None)])
+    scores = scored([(0.05, 0.05, 0.0, None)])
     for sums in scores._sums:
         sums[:] = [each + 1e-7 if 0 < each < 1 else each for each in sums]
     scores.observe(0.05, 0.05, 0.0, sign=-1)
@@ -58,7 +52,7 @@ def test_what_rounding_left_of_a_cell_without_events_goes() -> None:
 
 @given(DRAWN)
 def test_each_kind_is_scored_as_if_it_were_alone(events: list[Drawn]) -> None:
-    scores = told(events)
+    scores = scored(events)
     for column, kind in enumerate(SCORED):
         alone = Scores()
         for raw, p, y, draw in events:
@@ -72,11 +66,11 @@ def test_each_kind_is_scored_as_if_it_were_alone(events: list[Drawn]) -> None:
 
 def test_a_draw_that_is_p_costs_nothing() -> None:
     events = [(t / 50, t / 60, float(t % 2)) for t in range(50)]
-    plain, same = scored(events), told([(raw, p, y, p) for raw, p, y in events])
+    plain, same = scored(events), scored([(raw, p, y, p) for raw, p, y in events])
     assert same.encode() == plain.encode()
     assert (same.drawn, same.kinds) == (0, ("raw", "calibrated"))
     assert same.cells("draw") == same.cells("calibrated")
-    one = told([(0.5, 0.5, 1.0, 0.25), (0.5, 0.5, 1.0, 0.5)])
+    one = scored([(0.5, 0.5, 1.0, 0.25), (0.5, 0.5, 1.0, 0.5)])
     assert (one.drawn, one.kinds) == (1, SCORED)
 
 
@@ -192,10 +186,10 @@ def test_bytes_are_bounded() -> None:
     dense = [(p, y) for p in (0.0, EDGES[-1]) for y in (0.0, 1.0) for _ in range(256)]
     plain: list[Drawn] = [(p, p, y, p) for p, y in everywhere + dense]
     drawn: list[Drawn] = [(p, p, y, math.nextafter(p, 1.0)) for p, y in everywhere + dense]
-    assert len(told(plain).encode()) == 1554 + 2 * 974
-    assert len(told(plain + drawn).encode()) == 3090 + 4 * 974
+    assert len(scored(plain).encode()) == 1554 + 2 * 974
+    assert len(scored(plain + drawn).encode()) == 3090 + 4 * 974
     rng = random.Random(2)
-    usual = told(
+    usual = scored(
         [(rng.betavariate(0.5, 20), p := rng.betavariate(0.5, 50), float(rng.random() < p), p) for _ in range(4999)]
     )
     assert len(usual.encode()) < 1600
