@@ -1,6 +1,5 @@
 """The states that ``trueup state rescale`` reads and writes, a worker's or a router's, and what it requires of them."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from agents.taken_up import Noted
 from cli import reading
 from state import journal, kinds, routes
 from state.fence import Fence
@@ -146,25 +146,13 @@ async def intake_offsets(
                     f"start all stages of {old.app_id} once more, and when they have read all, stop intake, router and "
                     "workers by SIGTERM"
                 )
-    return {place: (offset, _noted(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
+    return {place: (offset, _widened(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
 
 
-def _noted(noted: str, width: int) -> str:
+def _widened(noted: str, width: int) -> str:
     """Return the metadata that intake has committed with an offset, with new widths of the topics that it sends to."""
-    try:
-        said = json.loads(noted)
-        said["partitions"] = [width for _ in said["partitions"]]
-    except (ValueError, TypeError, KeyError):
-        return noted
-    return json.dumps(said, separators=(",", ":"))
-
-
-def source_id(noted: str) -> str:
-    """Return the source topic's id from the metadata that intake committed with an offset; empty without one."""
-    try:
-        return str(json.loads(noted)["id"])
-    except (ValueError, TypeError, KeyError):
-        return ""
+    said = Noted.read(noted)
+    return said._replace(partitions=[width] * len(said.partitions)).text if said.id else noted
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

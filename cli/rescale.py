@@ -26,6 +26,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from agents.taken_up import Noted
 from cli import reading
 from cli.group_states import (
     Rows,
@@ -36,7 +37,6 @@ from cli.group_states import (
     require_idle,
     require_still,
     require_topics,
-    source_id,
     topic_ends,
     topic_rows,
 )
@@ -271,7 +271,7 @@ async def _teller(
     written = await topic_rows(new, new.configurations, width)
     outputs = [await _begins(reader, was, now, width) for was, now in zip(old.outputs, new.outputs, strict=True)]
     inputs = [await _begins(reader, was, now, width) for was, now in worker.names]
-    sources = tuple((*place, offset, source_id(noted)) for place, (offset, noted) in sorted(intake.items()))
+    sources = tuple((*place, offset, Noted.read(noted).id) for place, (offset, noted) in sorted(intake.items()))
     made_of = {GROUP: {"name": moved.app, "changelog": moved.changelog, "ends": list(moved.ends)}}
 
     async def tell(n: int) -> None:
