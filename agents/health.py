@@ -9,6 +9,7 @@ import os
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 
@@ -18,17 +19,21 @@ SECONDS: Final = 5.0
 HOST, PORT = "127.0.0.1", 9464
 
 
-def connection(host: str, port: int, seconds: float, *, tls: bool) -> HTTPConnection:
-    """Return a connection to a process of this machine that listens at an address; not opened yet."""
+def asked(host: str, port: int, path: str, seconds: float, *, tls: bool, **headers: str) -> tuple[int, str]:
+    """Ask a process of this machine that listens at an address; return the status and the text of its answer."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = HOST
-    if not tls:
-        return HTTPConnection(host, port, timeout=seconds)
-    # The certificate has the worker's public name, not loopback. The request does not leave this machine.
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
-    return HTTPSConnection(host, port, timeout=seconds, context=trusting)
+    connection = HTTPConnection(host, port, timeout=seconds)
+    if tls:
+        # The certificate has the worker's public name, not loopback. The request does not leave this machine.
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        connection = HTTPSConnection(host, port, timeout=seconds, context=trusting)
+    with closing(connection):
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
 
 
 def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
@@ -36,15 +41,11 @@ def status(environment: Mapping[str, str], path: str = "/healthz", port: int | N
     if port is None:
         port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
     host, tls = environment.get("TRUEUP_METRICS_HOST", HOST), bool(environment.get("TRUEUP_METRICS_CERTFILE"))
-    asking = connection(host, port, SECONDS, tls=tls)
     try:
-        asking.request("GET", path)
-        answer = asking.getresponse()
-        return answer.status == 200, answer.read(100).decode(errors="replace").strip()
+        answered, said = asked(host, port, path, SECONDS, tls=tls)
     except (OSError, HTTPException) as exc:
         return False, str(exc) or type(exc).__name__
-    finally:
-        asking.close()
+    return answered == 200, said[:100].strip()
 
 
 def main(arguments: Sequence[str] = ()) -> int:

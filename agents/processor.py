@@ -113,8 +113,9 @@ class BatchProcessor:
             served = ServedPartition.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._partitions[partition] = served
-            self._showing.taken_up(partition, served.engine.fence)
-            return committed(served.engine.fence), found
+            fence = committed(served.engine.fence)
+            self._showing.taken_up(partition, fence)
+            return fence, found
 
     async def forgo(self, partition: int, found: Journal) -> None:
         """Skip the journal entries since the last checkpoint, as their records were deleted. Their answers remain."""

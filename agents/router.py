@@ -4,7 +4,7 @@ It is a worker with another engine, `state.router` instead of `state.engine`, an
 instead of forecasts and outcomes. Transport, changelog, fences and the order of effects are those of a worker.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from agents import __version__
@@ -12,14 +12,11 @@ from agents.applying import Probe
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor
-from agents.served import ServedPartition, Terms, committed
+from agents.served import Terms
 from agents.showing import Showing
 from agents.topology import Topology, samples
 from agents.worker import Stage
-from state.effects import Changes
-from state.fence import Fence
 from state.fold import Fold
-from state.policies import Policies
 from state.router import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application
@@ -49,7 +46,7 @@ class RouteProcessor(BatchProcessor):
     ) -> None:
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
         self._reads, self._applying.scoped = {}, False
-        self._showing = RouteShowing(table, gauges, settings.policies, notices)
+        self._showing = cast("Showing", gauges)  # they show no rows
 
     @property
     def wait(self) -> Wait:
@@ -65,25 +62,6 @@ class RouteProcessor(BatchProcessor):
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         return Router(terms.settings.policies, read)
-
-
-class RouteShowing(Showing):
-    """Updates a router's gauges, which show no rows."""
-
-    def __init__(self, table: StateTable, gauges: RouteGauges, policies: Policies, notices: Notices) -> None:
-        super().__init__(table, cast("Gauges", gauges), policies, notices)
-        self._shown = gauges
-
-    def taken_up(self, partition: int, fence: Fence) -> None:
-        """Show a partition that was taken up."""
-        self._shown.assigned(partition, committed(fence))
-
-    def count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
-        """Count the effects of a batch that is in the journal now."""
-        self._shown.applied(number, effects, fence)
-
-    def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
-        """Do nothing."""
 
 
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:

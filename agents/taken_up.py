@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
@@ -26,6 +26,29 @@ log = logging.getLogger("trueup")
 
 #: Labels of topics whose numbers of partitions are noted beside each offset.
 _NOTED = ("forecasts", "routes", "labels")
+
+
+class Noted(NamedTuple):
+    """What intake commits beside the next offset of a source partition: nothing if another program committed it."""
+
+    #: Id of the source topic, and the epoch of the partition's leader.
+    id: str = ""
+    epoch: int = -1
+    #: Numbers of partitions of the topics of `_NOTED`.
+    partitions: Sequence[int] = ()
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read the metadata of an offset."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            return cls()
+
+    @property
+    def text(self) -> str:
+        """The metadata."""
+        return json.dumps(self._asdict(), separators=(",", ":"))
 
 
 class TakenUp:
@@ -52,8 +75,7 @@ class TakenUp:
 
     def _noted(self, tp: TopicPartition) -> str:
         widths = [self._maker.widths[label] for label in _NOTED]
-        noted = {"id": self._maker.ids[tp.topic], "epoch": self.read[tp].epoch, "partitions": widths}
-        return json.dumps(noted, separators=(",", ":"))
+        return Noted(self._maker.ids[tp.topic], self.read[tp].epoch, widths).text
 
     async def begin(
         self,
@@ -155,11 +177,9 @@ class TakenUp:
 
     def _compare(self, tp: TopicPartition, offset: int, noted: str) -> None:
         """Refuse to go on if a topic has changed since the offset was committed."""
-        try:
-            before: dict[str, Any] = json.loads(noted)
-            topic_id, widths, epoch = before["id"], before["partitions"], before.get("epoch", -1)
-        except (ValueError, TypeError, KeyError):
-            return  # another program committed it
+        topic_id, epoch, widths = Noted.read(noted)
+        if not topic_id:
+            return
         if offset and topic_id != self._maker.ids[tp.topic]:
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "

@@ -273,15 +273,8 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
     if page:
         log.info("page on %s", place)
     log.info("metrics on %smetrics", place)
-    if not settings.on_loopback and settings.access.username is None:
-        log.warning(
-            "metrics and pages are open to whoever reaches %s:%d: let only those who may read them reach it, or set "
-            "TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
-            settings.metrics_host,
-            port,
-        )
-    if exposed := settings.security.exposed:
-        log.warning(exposed)
+    for exposed in settings.exposed:
+        log.warning("%s", exposed)
     if page and not settings.policies.coin:  # only the worker draws, and only it has a page
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"

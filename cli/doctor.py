@@ -109,19 +109,11 @@ def _settings(of: Settings) -> Findings:
     yield CheckResult(
         "settings", OK, f"configuration {effective_config.fingerprint(of)}; all workers of a group must show it"
     )
-    if of.security.exposed:
-        yield CheckResult("settings", NOTE, of.security.exposed)
-    if not of.on_loopback and of.access.username is None:
-        yield CheckResult(
-            "settings",
-            NOTE,
-            f"whoever reaches {of.metrics_host}:{of.metrics_port} can read metrics and pages: let the network decide "
-            "who, or set TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
-        )
+    for each in of.exposed:
+        yield CheckResult("settings", NOTE, each)
     if not of.policies.coin:
-        yield CheckResult(
-            "settings", NOTE, "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it"
-        )
+        said = "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it"
+        yield CheckResult("settings", NOTE, said)
 
 
 def _disk(directory: Path) -> Findings:

@@ -1,13 +1,14 @@
 """The states that ``trueup state rescale`` reads and writes, a worker's or a router's, and what it requires of them."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from agents.taken_up import Noted
 from cli import reading
 from state import journal, kinds, routes
 from state.fence import Fence
@@ -23,6 +24,20 @@ from streams.kafka.topics import TopicsError
 Rows = dict[bytes, bytes]
 
 
+class MovedInput(NamedTuple):
+    """An input of a stage: its topic in the old group and in the new one, and what identifies both."""
+
+    old: str
+    new: str
+    before: TopicIdentity
+    now: TopicIdentity
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the topic that it was."""
+        return self.old == self.new and self.before.id == self.now.id
+
+
 @dataclass
 class StageState:
     """A worker's or a router's state, from the old application to the new one."""
@@ -35,26 +50,12 @@ class StageState:
     ends: list[int]
     #: Fences of the old partitions.
     fences: list[Fence]
-    #: Ids of the old inputs and of the new ones, with their numbers of partitions.
-    ids: list[TopicIdentity]
-    inputs: list[TopicIdentity]
+    #: The inputs, in the order of their numbers.
+    inputs: list[MovedInput]
     #: From what the new rows were made.
     moved: Moved
     #: The new rows.
     made: list[Rows]
-
-    @property
-    def names(self) -> list[tuple[str, str]]:
-        """The inputs by their old and their new name."""
-        return [(self.old.forecasts, self.new.forecasts), (self.old.outcomes, self.new.outcomes)]
-
-    @property
-    def same(self) -> list[bool]:
-        """Whether an input is the topic that it was."""
-        return [
-            old == new and before.id == now.id
-            for (old, new), before, now in zip(self.names, self.ids, self.inputs, strict=True)
-        ]
 
 
 # -- what is required ------------------------------------------------------------------------------------------------
@@ -106,14 +107,14 @@ async def require_still(reader: AIOKafkaConsumer, stages: Sequence[StageState]) 
 
 async def require_applied(stage: StageState, width: int) -> None:
     """Require that all records of the inputs are applied, or stay in their partition."""
-    for topic, (name, _) in enumerate(stage.names):
-        following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
+    for topic, read in enumerate(stage.inputs):
+        following = {TopicPartition(read.old, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
         behind = Counter[int]()
-        async for record in reading.records(stage.old, [name], committed=True, starts=following):
+        async for record in reading.records(stage.old, [read.old], committed=True, starts=following):
             to = None if record.key is None else partition(record.key, width)
-            behind[record.partition] += not (stage.same[topic] and to == record.partition)
+            behind[record.partition] += not (read.same and to == record.partition)
         if behind.total():
-            places = ", ".join(f"{n} of {name}/{place}" for place, n in behind.items() if n)
+            places = ", ".join(f"{n} of {read.old}/{place}" for place, n in behind.items() if n)
             raise TopicsError(
                 f"records are not applied yet: {places}. Let producers write to the new topics, let the workers of "
                 f"{stage.old.app_id} read the old ones to their ends, stop them, and run the command again"
@@ -146,25 +147,13 @@ async def intake_offsets(
                     f"start all stages of {old.app_id} once more, and when they have read all, stop intake, router and "
                     "workers by SIGTERM"
                 )
-    return {place: (offset, _noted(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
+    return {place: (offset, _widened(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
 
 
-def _noted(noted: str, width: int) -> str:
+def _widened(noted: str, width: int) -> str:
     """Return the metadata that intake has committed with an offset, with new widths of the topics that it sends to."""
-    try:
-        said = json.loads(noted)
-        said["partitions"] = [width for _ in said["partitions"]]
-    except (ValueError, TypeError, KeyError):
-        return noted
-    return json.dumps(said, separators=(",", ":"))
-
-
-def source_id(noted: str) -> str:
-    """Return the source topic's id from the metadata that intake committed with an offset; empty without one."""
-    try:
-        return str(json.loads(noted)["id"])
-    except (ValueError, TypeError, KeyError):
-        return ""
+    said = Noted.read(noted)
+    return said._replace(partitions=[width] * len(said.partitions)).text if said.id else noted
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -176,17 +165,15 @@ async def read_stage(
     """Read the state of a worker or a router, and require that it can be divided."""
     await reading.width(old, old.changelog, ": is TRUEUP_APP_ID that of the workers?")
     changelog = await provenance.identity(producer.client, old.changelog)
-    ids = [await provenance.identity(producer.client, name) for name in (old.forecasts, old.outcomes)]
-    inputs = [await provenance.identity(producer.client, name) for name in (new.forecasts, new.outcomes)]
+    names = (old.forecasts, new.forecasts), (old.outcomes, new.outcomes)
+    inputs = [MovedInput(*pair, *[await provenance.identity(producer.client, name) for name in pair]) for pair in names]
     ends = await topic_ends(reader, old.changelog, changelog.partitions)
     parts = await topic_rows(old, old.changelog, changelog.partitions)
     if any(part.get(kinds.FENCE.key()) == UNFINISHED for part in parts):
         raise TopicsError(f"{old.changelog} is itself half written by a command: finish that first")
     _require_written(old, parts)
     fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
-    stage = StageState(
-        old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), []
-    )
+    stage = StageState(old, new, parts, ends, fences, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
     _require_known(stage)
     return stage
 
@@ -208,10 +195,10 @@ def _require_known(stage: StageState) -> None:
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:
             continue
-        for name, known, now in zip(stage.names, kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.ids, strict=True):
-            if now.id and known != now.id:
+        for known, read in zip(kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.inputs, strict=True):
+            if read.before.id and known != read.before.id:
                 raise TopicsError(
-                    f"{name[0]} was deleted and made anew since the state of {stage.old.app_id} was written"
+                    f"{read.old} was deleted and made anew since the state of {stage.old.app_id} was written"
                 )
 
 

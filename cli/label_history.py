@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -82,18 +82,11 @@ class Seen:
 
 
 @dataclass
-class _Issued:
-    """Forecasts of a stream by event id: time and score."""
-
-    at: dict[str, int] = field(default_factory=dict)
-    scores: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
 class _History:
     """Forecasts of the streams, and every outcome, in the order of the topics."""
 
-    streams: dict[str, _Issued] = field(default_factory=dict)
+    #: By stream and event: time of the forecast, and its score; NaN if it is not one number.
+    streams: dict[str, dict[str, tuple[int, float]]] = field(default_factory=dict)
     #: Events of all streams, also of streams that are not observed.
     events: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
@@ -118,10 +111,9 @@ def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> l
                 history.seen[forecast.stream] += 1
                 history.events.add(forecast.event_id)
                 if stream in (None, forecast.stream):
-                    issued = history.streams.setdefault(forecast.stream, _Issued())
-                    issued.at.setdefault(forecast.event_id, forecast.ts)
-                    if isinstance(forecast.raw, float):
-                        issued.scores.setdefault(forecast.event_id, forecast.raw)
+                    score = forecast.raw if isinstance(forecast.raw, float) else math.nan
+                    issued = history.streams.setdefault(forecast.stream, {})
+                    issued.setdefault(forecast.event_id, (forecast.ts, score))
         for outcome in _events(history, source.read(OUTCOMES, partition), decoder, decoder.outcome):
             if isinstance(outcome, Outcome) and not erases(outcome.y):
                 history.came.setdefault(outcome.event_id, partition)
@@ -146,9 +138,9 @@ def _events(
 
 def _seen(history: _History, stream: str) -> Seen:
     issued = history.streams[stream]
-    start = min(issued.at.values())
+    start = min(ts for ts, _ in issued.values())
     span = history.end - start
-    old = {event_id: ts for event_id, ts in issued.at.items() if ts <= start + span / 2}
+    old = {event_id: ts for event_id, (ts, _) in issued.items() if ts <= start + span / 2}
     ages: dict[float, list[float]] = {}
     changed: list[float] = []
     first: dict[str, float] = {}
@@ -169,13 +161,15 @@ def _seen(history: _History, stream: str) -> Seen:
                 now = y
                 changed.append(max(0, at - ts))
         ones += now == 1.0
-    low, low_ones = _low(issued.scores, old, first)
+    scored = [(issued[event_id][1], first.get(event_id, math.nan)) for event_id in old]
+    score, label = np.array(sorted(each for each in scored if not math.isnan(each[0]))).reshape(-1, 2).T
+    low, low_ones = _low(score, label)
     mixed, by_chance = _mixed([labels for labels in together.values() if len(labels) > 1])
     came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
     return Seen(
         stream=stream,
         span_ms=span,
-        forecasts=len(issued.at),
+        forecasts=len(issued),
         old=len(old),
         known=sum(map(len, ages.values())),
         labels=[_label(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
@@ -186,7 +180,7 @@ def _seen(history: _History, stream: str) -> Seen:
         ones=ones,
         low=low,
         low_ones=low_ones,
-        chosen=_chosen(issued.scores, old, first),
+        chosen=_chosen(score[::-1], label[::-1]),
         turns=_turns([first[event_id] for _, _, event_id in came]),
         turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
         mixed=mixed,
@@ -206,8 +200,8 @@ def _mixed(moments: Sequence[Sequence[float]]) -> tuple[int, float]:
     return sum(min(each) != max(each) for each in moments), by_chance
 
 
-def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
-    score, label = _by_score(scores, old, first)
+def _low(score: Floats, label: Floats) -> tuple[float, int]:
+    """Return `Seen.low` and `Seen.low_ones`, from scores, ascending, and first labels, NaN without one."""
     for part in range(PARTS - 1, LOW - 1, -1):
         most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
         mine = score <= most
@@ -217,9 +211,11 @@ def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str
     return math.nan, 0
 
 
-def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> float:
-    """Return `Seen.chosen`: the cut-off that best separates forecasts with an outcome from those without."""
-    score, label = (each[::-1] for each in _by_score(scores, old, first))
+def _chosen(score: Floats, label: Floats) -> float:
+    """Return `Seen.chosen`: the cut-off that best separates forecasts with an outcome from those without.
+
+    ``score, label``: as `_low` has them, the highest score first.
+    """
     known = ~np.isnan(label)
     if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:
         return math.nan
@@ -229,13 +225,6 @@ def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[
     # If ones are reported for all scores, ones are a larger share of the labels below than above.
     rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
     return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan
-
-
-def _by_score(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Return the scores of old forecasts, ascending, and their first labels, NaN without one."""
-    found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
-    score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
-    return score, label
 
 
 def _label(label: float, ages: Floats) -> LabelAges:

@@ -26,6 +26,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from agents.taken_up import Noted
 from cli import reading
 from cli.group_states import (
     Rows,
@@ -36,7 +37,6 @@ from cli.group_states import (
     require_idle,
     require_still,
     require_topics,
-    source_id,
     topic_ends,
     topic_rows,
 )
@@ -178,15 +178,15 @@ def _divide(stages: Sequence[StageState], width: int, by: str) -> None:
     for stage in stages:
         for part in stage.made:
             part[MOVED.key()] = MOVED.encode(stage.moved)
-            part[kinds.WIDTHS.key()] = kinds.WIDTHS.encode(Widths(*(each.partitions for each in stage.inputs)))
-            if all(each.id for each in stage.inputs):
-                part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.id for each in stage.inputs)))
+            part[kinds.WIDTHS.key()] = kinds.WIDTHS.encode(Widths(*(each.now.partitions for each in stage.inputs)))
+            if all(each.now.id for each in stage.inputs):
+                part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.now.id for each in stage.inputs)))
 
 
 def _plan(stage: StageState, width: int, by: str, routed: Sequence[Rows]) -> Plan:
     """Return the plan: where each row belongs."""
     following, shards = _following(stage, width), _shards(stage.new)
-    return plan(by, len(stage.parts), following, shards, grown=any(stage.same), routed=routed)
+    return plan(by, len(stage.parts), following, shards, grown=any(each.same for each in stage.inputs), routed=routed)
 
 
 def _shards(settings: Settings) -> Callable[[str], int]:
@@ -199,8 +199,8 @@ def _shards(settings: Settings) -> Callable[[str], int]:
 
 def _following(stage: StageState, width: int) -> list[list[int]]:
     following = [[0, 0] for _ in range(width)]
-    for topic, same in enumerate(stage.same):
-        if same:
+    for topic, read in enumerate(stage.inputs):
+        if read.same:
             for n, fence in enumerate(stage.fences[:width]):
                 following[n][topic] = fence.next[topic]
     return following
@@ -270,8 +270,8 @@ async def _teller(
     width, at = moved.partitions, datetime.now(UTC).isoformat(timespec="seconds")
     written = await topic_rows(new, new.configurations, width)
     outputs = [await _begins(reader, was, now, width) for was, now in zip(old.outputs, new.outputs, strict=True)]
-    inputs = [await _begins(reader, was, now, width) for was, now in worker.names]
-    sources = tuple((*place, offset, source_id(noted)) for place, (offset, noted) in sorted(intake.items()))
+    inputs = [await _begins(reader, was, now, width) for was, now, *_ in worker.inputs]
+    sources = tuple((*place, offset, Noted.read(noted).id) for place, (offset, noted) in sorted(intake.items()))
     made_of = {GROUP: {"name": moved.app, "changelog": moved.changelog, "ends": list(moved.ends)}}
 
     async def tell(n: int) -> None:
@@ -309,8 +309,8 @@ def _known(written: Rows, made_of: Mapping[str, Any]) -> Loaded | None:
 
 def _inputs(stage: StageState) -> dict[TopicPartition, tuple[int, str]]:
     return {
-        TopicPartition(name, n): (following, "")
-        for topic, (_, name) in enumerate(stage.names)
+        TopicPartition(to.new, n): (following, "")
+        for topic, to in enumerate(stage.inputs)
         for n, each in enumerate(_following(stage, stage.moved.partitions))
         if (following := each[topic])
     }

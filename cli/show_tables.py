@@ -24,9 +24,9 @@ NAME: Final = 10
 MOST: Final = 400
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """Return a console that shows names of streams literally, as records may hold anything."""
-    return Console(stderr=stderr, markup=False, emoji=False)
+    return Console(markup=False, emoji=False)
 
 
 def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:

@@ -75,13 +75,9 @@ class OtherStages:
 
     def _said(self, path: str, port: int) -> str:
         access = self.settings.access
-        connection = health.connection(self.settings.metrics_host, port, SECONDS, tls=access.certfile is not None)
         headers = {}
         if access.username is not None:
             given = b64encode(f"{access.username}:{now(access.password)}".encode()).decode()
             headers["Authorization"] = f"Basic {given}"
-        try:
-            connection.request("GET", path, headers=headers)
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
+        tls = access.certfile is not None
+        return health.asked(self.settings.metrics_host, port, path, SECONDS, tls=tls, **headers)[1]

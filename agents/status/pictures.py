@@ -61,7 +61,6 @@ def course(
 def mapping(
     lines: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
     label: str,
-    marks: Sequence[float] = (),
     side: float = 190.0,
 ) -> Markup:
     """Draw served scores over raw ones: a line for each name, with its style and points."""
@@ -76,8 +75,6 @@ def mapping(
         plot.segment((low, low), (high, high), "perfect")
     for name, style, line in lines:
         plot.line(line, style, name)
-    for mark in marks:
-        plot.segment((x.low, mark), (x.high, mark), "grid cut")
     return plot.svg()
 
 
@@ -111,9 +108,9 @@ def reliability(
     return plot.svg()
 
 
-def coverage(scored: Mapping[str, Any], label: str, side: float = 300.0) -> Markup:
+def coverage(scored: Mapping[str, Any], label: str) -> Markup:
     """Draw for each quantile the share of outcomes at or below it, over its level."""
-    left, top, right, bottom = MARGINS
+    (left, top, right, bottom), side = MARGINS, 300.0
     x, y = Linear(0.0, 1.0, left, left + side), Linear(0.0, 1.0, top + side, top)
     plot = Plot(left + side + right, top + side + bottom, x, y, label)
     plot.axes("level", "", x_ticks=5)

@@ -69,10 +69,10 @@ class Plot:
             around = [(x, high) for x, _, high in points] + [(x, low) for x, low, _ in reversed(points)]
             self._add("path", d="M" + "L".join(map(self._place, around)) + "Z", class_=f"band {style}")
 
-    def bar(self, start: float, end: float, low: float, high: float, style: str, title: str | None = None) -> None:
-        """Fill a box, in values of the axes."""
+    def bar(self, start: float, end: float, high: float, style: str, title: str) -> None:
+        """Fill a box from 0 up, in values of the axes."""
         left, right = sorted((self.x.at(start), self.x.at(end)))
-        top, bottom = sorted((self.y.at(low), self.y.at(high)))
+        top, bottom = sorted((self.y.at(0.0), self.y.at(high)))
         self._add("rect", _title(title), x=left, y=top, width=right - left, height=bottom - top, class_=f"bar {style}")
 
     def dot(self, x: float, y: float, style: str, title: str | None = None) -> None:

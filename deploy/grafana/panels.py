@@ -59,6 +59,10 @@ def _levels(given: Sequence[Any]) -> tuple[Level, ...]:
     return ((None, given[0]), *zip(given[1::2], given[2::2], strict=True))
 
 
+def _thresholds(levels: Sequence[Level]) -> dict[str, Any]:
+    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in levels]}
+
+
 @dataclass(frozen=True)
 class Query:
     """A query of a panel."""
@@ -142,16 +146,6 @@ class Panel:
         return cls(**given | ({"levels": _levels(given["levels"])} if "levels" in given else {}))
 
     @property
-    def units(self) -> dict[str, str]:
-        """Units of columns that have their own."""
-        return {query.legend: query.unit for query in self.queries if query.unit}
-
-    @property
-    def limits(self) -> dict[str, Sequence[Level]]:
-        """Levels of columns that have their own."""
-        return {query.legend: query.levels for query in self.queries if query.levels}
-
-    @property
     def instant(self) -> bool:
         """Whether it shows one moment."""
         return self.kind != "timeseries"
@@ -189,10 +183,9 @@ class Panel:
         }
 
     def _defaults(self) -> dict[str, Any]:
-        steps = [{"value": value, "color": color} for value, color in self.levels]
         defaults: dict[str, Any] = {
             "unit": self.unit,
-            "thresholds": {"mode": "absolute", "steps": steps},
+            "thresholds": _thresholds(self.levels),
             "color": {"mode": "palette-classic" if self.kind in {"timeseries", "xychart"} else "thresholds"},
             "custom": {},
         }
@@ -234,16 +227,16 @@ class Panel:
             elif properties:
                 yield {"matcher": {"id": "byFrameRefID", "options": chr(ord("A") + i)}, "properties": properties}
         yield from self._linked()
-        for column in dict.fromkeys([*self.units, *self.limits]):
+        for query in self.queries:
             properties = []
-            if column in self.units:
-                properties.append({"id": "unit", "value": self.units[column]})
-                if self.units[column] in DECIMALS:
-                    properties.append({"id": "decimals", "value": DECIMALS[self.units[column]]})
-            if column in self.limits:
-                steps = [{"value": value, "color": color} for value, color in self.limits[column]]
-                properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
-            yield {"matcher": {"id": "byName", "options": column}, "properties": properties}
+            if query.unit:
+                properties.append({"id": "unit", "value": query.unit})
+                if query.unit in DECIMALS:
+                    properties.append({"id": "decimals", "value": DECIMALS[query.unit]})
+            if query.levels:
+                properties.append({"id": "thresholds", "value": _thresholds(query.levels)})
+            if properties:
+                yield {"matcher": {"id": "byName", "options": query.legend}, "properties": properties}
 
     def _linked(self) -> Iterator[dict[str, Any]]:
         for column, url in self.links.items():

@@ -189,7 +189,7 @@ def _delays(delays: Delays) -> Markup:
     edges = list(map(duration, delays.edges_ms))
     for i, each in enumerate(shares):
         said = f"{edges[i]} to {edges[i + 1]}: {count(delays.counts[i])} ({share(each)})"
-        plot.bar(i + 0.04, i + 0.96, 0.0, each, "plain", said)
+        plot.bar(i + 0.04, i + 0.96, each, "plain", said)
         if len(shares) <= 9 and each:
             plot.note(i + 0.5, each, share(each), "tick above")
     every = max(1, -(-len(edges) // 9))
@@ -214,7 +214,7 @@ def _coverage(overall: Scored) -> Markup:
         said = (
             f"{each.low:.1f} to {each.high:.1f}: {count(each.resolved)} of {count(each.issued)} ({share(each.share)})"
         )
-        plot.bar(each.low + 0.006, each.high - 0.006, 0.0, each.share, style, said)
+        plot.bar(each.low + 0.006, each.high - 0.006, each.share, style, said)
         if not each.identifiable:
             plot.note(middle, each.share + 0.03, "?", "warning")
     return plot.svg()

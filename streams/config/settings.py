@@ -142,6 +142,18 @@ class Settings(Declared):
             return self.metrics_host == "localhost"
 
     @property
+    def exposed(self) -> list[str]:
+        """What others on the network can read by these settings, with remedies."""
+        said = [self.security.exposed] if self.security.exposed else []
+        if not self.on_loopback and self.access.username is None:
+            place = f"{self.metrics_host}:{self.metrics_port}"
+            said.append(
+                f"metrics and pages are open to whoever reaches {place}: let only those who may read them reach it, or "
+                "set TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE"
+            )
+        return said
+
+    @property
     def modes(self) -> list[Mode]:
         """How each topic of each source is read."""
         return modes.of(self.sources, self.forecasts, self.outcomes)

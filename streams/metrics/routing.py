@@ -49,11 +49,14 @@ class RouteGauges(Folding):
 
     # -- what the router reports -----------------------------------------------------------------------------------
 
-    def assigned(self, partition: int, fence: Fence) -> None:
-        """Take up a partition whose state was restored."""
+    def taken_up(self, partition: int, fence: Fence) -> None:
+        """Show a partition whose state was restored."""
         self._held[partition] = fence
 
-    def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
+    def written(self, partition: int, *_: object) -> None:
+        """Do nothing: no row of a checkpoint is shown."""
+
+    def count(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
         self._updated = time()
         self._held[partition] = fence

@@ -259,7 +259,7 @@ def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
 async def test_what_is_in_force_is_written_down_before_the_first_record_under_it(
     scene: Scene, settings: Settings
 ) -> None:
-    scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+    scene.stored = {S0: OffsetAndMetadata(40, noted("6f", 2, 2, 2))}
     scene.producer.acknowledges.clear()
     assigned = asyncio.create_task(scene.begin())
     scene.give(S0, score("e1"), start=40)
@@ -490,7 +490,7 @@ async def test_what_operators_left_out_of_a_source_is_known_when_its_partition_i
         made = skips.SourceSkip(S0.topic, "6f", 0, offset, f"ticket {offset}", "me", "now")._replace(**changes)
         return "trueup-configurations", 0, *skips.source_record(made)
 
-    scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+    scene.stored = {S0: OffsetAndMetadata(40, noted("6f", 2, 2, 2))}
     scene.producer.announced = [
         skip(39),
         skip(40),

@@ -90,7 +90,10 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
 
 @pytest.mark.parametrize(
     ("noted", "then"),
-    [('{"id":"a","partitions":[2,2,2]}', '{"id":"a","partitions":[5,5,5]}'), ("by hand", "by hand")],
+    [
+        ('{"id":"a","epoch":4,"partitions":[2,2,2]}', '{"id":"a","epoch":4,"partitions":[5,5,5]}'),
+        ("by hand", "by hand"),
+    ],
 )
 def test_what_intake_has_sent_must_be_committed(noted: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def identity(_: object, name: str) -> TopicIdentity:

@@ -44,10 +44,9 @@ class Stage:
         return found
 
 
-def stages(text: str | None = None) -> dict[str, Stage]:
+def stages() -> dict[str, Stage]:
     """Return the stages by name, in their order."""
-    text = DOCKERFILE.read_text() if text is None else text
-    joined = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text))
+    joined = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", DOCKERFILE.read_text()))
     found: dict[str, Stage] = {}
     for line in filter(None, map(str.strip, joined.splitlines())):
         instruction, arguments = line.split(maxsplit=1)

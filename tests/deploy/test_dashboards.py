@@ -76,10 +76,10 @@ def test_a_panel_says_what_it_shows_and_in_what() -> None:
     for panel in (panel for each in DASHBOARDS for panel in each.panels()):
         assert panel.queries, panel.title
         assert panel.description.endswith("."), panel.title
-        assert {panel.unit, *panel.units.values()} <= UNITS, panel.title
+        assert {panel.unit, *(query.unit or panel.unit for query in panel.queries)} <= UNITS, panel.title
         assert not panel.alert or panel.alert in alerts, panel.title
         columns = {query.legend for query in panel.queries} | {panel.by, "alertname", "entry", ""}
-        assert {*panel.links, *panel.units, *panel.limits, panel.order} <= columns, panel.title
+        assert {*panel.links, panel.order} <= columns, panel.title
         assert {column for curve in panel.curves for column in curve} <= columns, panel.title
 
 

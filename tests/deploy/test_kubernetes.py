@@ -281,13 +281,6 @@ def streams_with_a_source(directory: Path) -> Path:
 
 
 @needs_kubectl
-@pytest.mark.parametrize("name", ["base", "monitoring"])
-def test_kustomize_takes_each_part_alone(name: str) -> None:
-    for manifest in rendered(KUBERNETES / name):
-        allowed(manifest)
-
-
-@needs_kubectl
 def test_dashboards_are_what_the_sidecar_looks_for() -> None:
     found = rendered(ROOT / "deploy/grafana")
     assert len(found) == 4
