@@ -114,7 +114,9 @@ def _inside(arrow: Any, said: str, column: Any, step: str | int) -> Any:  # noqa
             raise TableError(f"{said}: not every row has a value [{step}]: {exc}") from exc
     if isinstance(step, str) and arrow.types.is_struct(kind) and step in [field.name for field in kind]:
         return arrow.compute.struct_field(column, step)
-    raise TableError(f"{said}: there is no {step} in {kind}; name a value inside, such as '{_example(arrow, kind)}'")
+    inner = _example(arrow, kind)
+    how = f"name a value inside, such as '{inner}'" if inner else "write a column of it"
+    raise TableError(f"{said}: there is no {step} in {kind}; {how}")
 
 
 def _is_list(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's

@@ -52,8 +52,10 @@ _ISO: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
-#: A number whose last digits are lost: fewer digits behind the mark than the exponent says.
-_ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
+#: A number with an exponent: spreadsheets cut digits, others leave out zeros. A column was cut if the last digit of
+#: every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
+_ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(\d\d)", re.ASCII)
+_DAYS_MS: Final = 100_000
 #: A time of day, or a duration as pandas writes it.
 _OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
 #: Other formats of times. One that fits is proposed, not used.
@@ -77,6 +79,8 @@ _CLOCKS: Final = (
         ":%H:%M:%S.%f",
         "T%H:%M:%S",
         " %H:%M:%S,%f",
+        "-%H.%M.%S.%f",
+        " @ %H:%M:%S.%f",
     ),
 )
 _OTHERS: Final = (
@@ -154,10 +158,11 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         if len(kinds) > 1 or "" in kinds:
             raise _wrong(column, texts, tell, clock, kinds, form)
         kind = next(iter(kinds), "")
-        if kind in dict(_UNITS):
-            for at, cell in enumerate(texts):
-                if "+" in cell and (short := _ROUNDED.fullmatch(cell)) and len(short[1] or "") < int(short[2]):
-                    raise column.wrong(at, ", whose last digits were cut; export the column with all of them")
+        if to_ms := dict(_UNITS).get(kind):
+            shorts = (_ROUNDED.fullmatch(cell) for cell in texts if cell)
+            if all(short and 10.0 ** (int(short[2]) - len(short[1] or "")) * to_ms > _DAYS_MS for short in shorts):
+                at = next(at for at, cell in enumerate(texts) if cell)
+                raise column.wrong(at, ", whose last digits were cut; export the column with all of them")
     notes = []
     if clock.assumed and zone is None:
         notes.append(UTC_ASSUMED)

@@ -202,6 +202,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (labelled("TP", "FP", "TN", "FN"), PLAIN, "--labels TP=1,FP=0,TN=0,FN=1"),
         # Times that lack digits or an offset, and such as could be read in two ways.
         (timed("1.767226E+09"), PLAIN, r"row 2 holds '1.767226E\+09', whose last digits were cut"),
+        (timed("1.76723E+18"), PLAIN, r"row 2 holds '1.76723E\+18', whose last digits were cut"),
         (timed("2026-01-01T00:00:00[Europe/Atlantis]"), PLAIN, "names the zone 'Europe/Atlantis'; --time-zone says"),
         (timed("2026-01-01 10:00:00 EST"), PLAIN, "names the zone 'EST'; --time-zone says which it is"),
         (timed("20260101-1"), PLAIN, "20260101-1"),
@@ -237,6 +238,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("Jan  1 2026 10:00AM"), PLAIN, "--time-format '%b %d %Y %I:%M%p'"),  # SQL Server
         (timed("2026-01-01 10:00 PM"), PLAIN, "--time-format '%Y-%m-%d %I:%M %p'"),
         (timed("01JAN2026:10:00:00.000"), PLAIN, "--time-format '%d%b%Y:%H:%M:%S.%f'"),  # SAS
+        (timed("2026-01-13-10.00.00.000000"), PLAIN, r"--time-format '%Y-%m-%d-%H\.%M\.%S\.%f'"),  # Db2
+        (timed('"Jan 13, 2026 @ 10:00:00.000"'), PLAIN, r"--time-format '%b %d, %Y @ %H:%M:%S\.%f'"),  # Kibana
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
@@ -259,6 +262,12 @@ def test_letters_of_another_encoding_are_said_where_a_name_is_not_found(
     (path := tmp_path / "in.csv").write_bytes(text.encode(encoding))
     with pytest.raises(TableError, match=said):
         read(path, Columns(text.partition(";")[0], "y", "t"))
+
+
+@pytest.mark.parametrize("times", ["1.768e+12 1768003600000", "1.768000000E+12 1.768003600E+12"])
+def test_times_that_are_written_with_exponents_and_were_not_cut_are_read(tmp_path: Path, times: str) -> None:
+    found = rows(tmp_path, f"{HEADER}\n" + "".join(f".5,1,{each}\n" for each in times.split()))
+    assert found.times.tolist() == [1_768_000_000_000, 1_768_003_600_000]
 
 
 def test_times_later_than_now_are_said(tmp_path: Path) -> None:

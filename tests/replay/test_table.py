@@ -437,12 +437,15 @@ def test_a_label_time_that_nobody_means_is_none(tmp_path: Path) -> None:
         ("vector.values", r"--score 'vector\.values\[1\]'"),
         ("vector.values[2]", r"not every row has a value \[2\]"),
         ("vector.x", "there is no x in struct"),
+        ("map.x", "there is no x in map.*; write a column of it"),
     ],
 )
 def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, said: str) -> None:
     path = tmp_path / "scores.parquet"
     at = pa.array([20260101, 20260102])
-    pa.parquet.write_table(pa.table({"vector": [{"values": [0.75, 0.25]}] * 2, "fraud": [0, 1], "at": at}), path)
+    keyed = pa.array([[("x", 0.25)]] * 2, pa.map_(pa.string(), pa.float64()))
+    vector = [{"values": [0.75, 0.25]}] * 2
+    pa.parquet.write_table(pa.table({"vector": vector, "map": keyed, "fraud": [0, 1], "at": at}), path)
     columns = Columns("vector.values[1]", "fraud", "at")
     assert [made["p"] for _, made in values(TableSource(path, path, columns=columns), FORECASTS)] == [0.25, 0.25]
     with pytest.raises(TableError, match=said):
