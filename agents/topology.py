@@ -99,8 +99,8 @@ class Topology:
     claims: dict[int, int] = field(default_factory=dict)
     publisher: Publisher | None = None
     _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
-    #: Records that were deleted unread, by topic.
-    _lost: Counter[str] = field(default_factory=Counter)
+    #: Records of inputs that were deleted unread since the process began, by topic.
+    lost_records: Counter[str] = field(default_factory=Counter)
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -182,7 +182,7 @@ class Topology:
 
     def lost(self, tp: TP, records: int) -> None:
         """Count records of an input that were deleted before they were read."""
-        self._lost[tp.topic] += records
+        self.lost_records[tp.topic] += records
 
     def failed(self, exc: BaseException) -> None:
         """Stop at once and acknowledge nothing: unfinished work is done again after the restart."""
@@ -205,10 +205,6 @@ class Topology:
     def healthy(self) -> bool:
         """Whether no error has occurred that only a restart repairs."""
         return self.failure is None and not self.app.expelled
-
-    def lost_records(self, topic: str) -> int:
-        """Return the number of records of an input that were deleted unread since the process began."""
-        return self._lost[topic]
 
     @property
     def serving(self) -> bool:
@@ -307,7 +303,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
         yield from topology.publisher.samples()
     yield from topology.processor.samples()
     for label, topic in zip(("forecasts", "outcomes"), topology.sources, strict=True):
-        yield "lost_records", (label,), topology.lost_records(topic)
+        yield "lost_records", (label,), topology.lost_records[topic]
     progress = topology.progress
     yield "recovery_remaining_records", (), float(topology.app.unrestored() or 0)
     yield "recovery_restored_rows", (), float(progress.rows)

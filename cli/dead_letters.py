@@ -126,22 +126,22 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show letters, or send their records again, and return the status."""
+    """Show letters, or send their records again, and return the status.
+
+    Raises TopicsError if topics cannot be read or written.
+    """
     of = settings()
     wanted = Wanted(options.reason, options.topic, duration(options, "last"))
     if options.action is None:
         if options.dry_run or options.again:
             raise SettingsError("--dry-run and --again are for 'trueup letters send'")
-        return show(of, wanted, options.limit or 20, json_output=options.json)
-    return send(of, wanted, options.limit, dry_run=options.dry_run, again=options.again, json_output=options.json)
+        return _show(of, wanted, options)
+    return _send(of, wanted, options)
 
 
-def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = False) -> int:
-    """Print how many letters there are by reason and topic, and the newest of them; return 0.
-
-    Raises TopicsError if the topic cannot be read.
-    """
-    counts, newest = asyncio.run(_letters(settings, wanted, limit))
+def _show(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> int:
+    """Print how many letters there are by reason and topic, and the newest of them; return 0."""
+    counts, newest = asyncio.run(_letters(settings, wanted, options.limit or 20))
     trial = Trial(settings, patience=_PATIENCE)
     shown = [
         {
@@ -154,7 +154,7 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
         }
         for each in newest
     ]
-    if json_output:
+    if options.json:
         found = [{"reason": reason, "topic": topic, "letters": n} for (reason, topic), n in counts.most_common()]
         print_json({"counts": found, "letters": shown})
         return DONE
@@ -171,29 +171,16 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
     return DONE
 
 
-def send(
-    settings: Settings,
-    wanted: Wanted,
-    limit: int | None = None,
-    *,
-    dry_run: bool = False,
-    again: bool = False,
-    json_output: bool = False,
-) -> int:
+def _send(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> int:
     """Send the records of letters again, and print which. Return 0 if none is left out, else 1.
 
     A record with several letters is sent once. It is left out if it was sent before, if the present settings would
     refuse it, or if it has left its topic and the letter does not hold all of it.
-
-    Raises TopicsError if topics cannot be read or written.
-
-    ``limit``: most letters, the newest; None: all.
-    ``again``: also send what was sent before.
     """
-    _, found = asyncio.run(_letters(settings, wanted, limit))
+    _, found = asyncio.run(_letters(settings, wanted, options.limit))
     letters = {each.place: each for each in found}
     kept, sent_before = asyncio.run(_originals(settings, list(letters.values())))
-    before = [] if again else [place for place in letters if place in sent_before]
+    before = [] if options.again else [place for place in letters if place in sent_before]
     for place in before:
         del letters[place]
     trial = Trial(settings, patience=_PATIENCE)
@@ -201,14 +188,14 @@ def send(
     left = {place: why for place, why in whys.items() if why}
     going = [kept.get(place, each.record) for place, each in letters.items() if place not in left]
     without = [each.place for each in going if each.place not in kept]  # headers
-    if not dry_run:
+    if not options.dry_run:
         with reading.asked("not all were sent", ". The same command sends those that are left"):
             asyncio.run(send_all(settings, map(_again, going)))
-    if json_output:
-        told = {"sent": [each.place for each in going], "dry_run": dry_run, "sent_before": before, "left": left}
+    if options.json:
+        told = {"sent": [each.place for each in going], "dry_run": options.dry_run, "sent_before": before, "left": left}
         print_json(told | {"without_headers": without})
     else:
-        _tell(going, before, left, without, dry_run=dry_run)
+        _tell(going, before, left, without, dry_run=options.dry_run)
     return NO if left else DONE
 
 

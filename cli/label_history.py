@@ -162,8 +162,8 @@ def _seen(history: _History, stream: str) -> Seen:
                 changed.append(max(0, at - ts))
         ones += now == 1.0
     scored = [(issued[event_id][1], first.get(event_id, math.nan)) for event_id in old]
-    score, label = np.array(sorted(each for each in scored if not math.isnan(each[0]))).reshape(-1, 2).T
-    low, low_ones = _low(score, label)
+    score, of_score = np.array(sorted(each for each in scored if not math.isnan(each[0]))).reshape(-1, 2).T
+    low, low_ones = _low(score, of_score)
     mixed, by_chance = _mixed([labels for labels in together.values() if len(labels) > 1])
     came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
     return Seen(
@@ -180,7 +180,7 @@ def _seen(history: _History, stream: str) -> Seen:
         ones=ones,
         low=low,
         low_ones=low_ones,
-        chosen=_chosen(score[::-1], label[::-1]),
+        chosen=_chosen(score[::-1], of_score[::-1]),
         turns=_turns([first[event_id] for _, _, event_id in came]),
         turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
         mixed=mixed,

@@ -8,14 +8,14 @@ browser to run or load anything else.
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from agents.status import tables, view
+from agents.status import view
 from agents.status.markup import Markup, visible
 from agents.status.number_format import count, duration, percent, points, score, share, signed
 
@@ -79,19 +79,3 @@ def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: A
         silent=False,
         **more,
     )
-
-
-def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of one stream; ``maps``: from `Readings.maps`."""
-    return render(
-        "stream.html",
-        worker,
-        s=view.stream(described, maps, large=True),
-        pictures=view.pictures(described, maps),
-        tables=tables.of_stream(described),
-    )
-
-
-def problem(status: str, worker: Mapping[str, Any], said: str) -> str:
-    """Return a page for an error."""
-    return render("problem.html", worker, status=status, said=said)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode
 import orjson
 
 from agents.server import Response
-from agents.status import page, view
+from agents.status import page, tables, view
 from agents.status.readings import Readings, summary
 
 log = logging.getLogger("trueup")
@@ -55,7 +55,7 @@ class Pages:
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
         if path.startswith("/api"):
             return _json({"error": said}, status)
-        return _html(page.problem(f"{status.value} {status.phrase}", worker(), said), status)
+        return _html(page.render("problem.html", worker(), status=f"{status.value} {status.phrase}", said=said), status)
 
     def _found(self, path: str, asked: dict[str, str]) -> Response:
         if path == "/":
@@ -71,8 +71,9 @@ class Pages:
     def _page(self, asked: dict[str, str]) -> str:
         worker = self._readings.worker()
         if "stream" in asked:
-            name = asked["stream"]
-            return page.detail(worker, self._stream(name), self._readings.maps(name))
+            described, maps = self._stream(asked["stream"]), self._readings.maps(asked["stream"])
+            top, pictures = view.stream(described, maps, large=True), view.pictures(described, maps)
+            return page.render("stream.html", worker, s=top, pictures=pictures, tables=tables.of_stream(described))
         query, names = self._named(asked)
         total, many = len(names), len(names) > PICTURED
         last = max(-(-total // CARDS) - 1, 0)

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deploy.grafana.dashboard import Dashboard
-from deploy.grafana.panels import COLUMNS, DECIMALS, Panel
+from deploy.grafana.panels import COLUMNS, DECIMALS, Panel, Query
 from deploy.grafana.write import DASHBOARDS
 from lab.broker import Broker
 from tests.e2e.prometheus import Series, Server, watched
@@ -80,9 +80,8 @@ def _text(value: float, unit: str, decimals: int | None) -> str:
     return f"{value:,.{decimals}f}" if decimals is not None else f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
 
 
-def _cell(panel: Panel, column: str, value: float) -> str:
-    unit = panel.units.get(column)
-    return _text(value, unit or panel.unit, DECIMALS.get(unit) if unit else panel.decimals)
+def _cell(panel: Panel, query: Query, value: float) -> str:
+    return _text(value, query.unit or panel.unit, DECIMALS.get(query.unit) if query.unit else panel.decimals)
 
 
 def _color(value: float, levels: object) -> str:
@@ -121,16 +120,16 @@ def _table(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
         page.sort(key=lambda row: -math.inf if math.isnan(row[1][at]) else row[1][at], reverse=True)
     del page[max(panel.size[1] - 3, 1) :]  # as many as Grafana shows on a page
     cells = [
-        [name, *(_cell(panel, column, value) for column, value in zip(names, values, strict=True))]
+        [name, *(_cell(panel, query, value) for query, value in zip(panel.queries, values, strict=True))]
         for name, values in page
     ]
     table = axes.table(cells, colLabels=[panel.by, *names], loc="upper center", cellLoc="center")
     table.auto_set_font_size(value=False)
     table.set_fontsize(8)
     for i, (_, values) in enumerate(page):
-        for j, (value, name) in enumerate(zip(values, names, strict=True)):
-            if name in panel.limits and not math.isnan(value):
-                table[i + 1, j + 1].get_text().set_color(_color(value, panel.limits[name]))
+        for j, (value, query) in enumerate(zip(values, panel.queries, strict=True)):
+            if query.levels and not math.isnan(value):
+                table[i + 1, j + 1].get_text().set_color(_color(value, query.levels))
 
 
 def _scatter(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:

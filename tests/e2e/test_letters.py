@@ -9,10 +9,11 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from cli import dead_letters
-from cli.dead_letters import HEADER, Wanted
-from streams.config.settings import Settings
+from cli.dead_letters import HEADER
+from tests.commands import Trueup, trueup
 from tests.e2e.world import MakeWorld, wait_for
+
+__all__ = ["trueup"]
 
 START = 1_700_000_000_000
 SOURCE = """
@@ -26,24 +27,24 @@ p = {p}
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """Run one of the commands, and return its status and what it says."""
+def said(trueup: Trueup) -> Callable[[str], tuple[int, dict[str, Any]]]:
+    """Run `trueup letters`, and return its status and what it says."""
 
-    def run(command: Callable[..., int], *arguments: Any, **options: Any) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        status = command(*arguments, json_output=True, **options)
-        return status, orjson.loads(capsys.readouterr().out)
+    def run(options: str) -> tuple[int, dict[str, Any]]:
+        ended = trueup(f"letters {options} --json")
+        return ended.status, ended.json
 
     return run
 
 
 def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_repaired(
-    world: MakeWorld, tmp_path: Path, said: Callable[..., tuple[int, dict[str, Any]]]
+    world: MakeWorld, tmp_path: Path, said: Callable[[str], tuple[int, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world(partitions=1)
     for name, p in (("broken", '"risk"'), ("mended", '{ path = "risk", scale = [0, 1000] }')):
         (tmp_path / f"{name}.toml").write_text(SOURCE.format(topic=w.topic("forecasts"), p=p))
-    mended = Settings.from_env({**w.environment, "TRUEUP_STREAMS": str(tmp_path / "mended.toml")})
+    for variable, value in {**w.environment, "TRUEUP_STREAMS": str(tmp_path / "mended.toml")}.items():
+        monkeypatch.setenv(variable, value)
 
     async def send() -> None:
         async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
@@ -60,7 +61,7 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
         wait_for("the answer", lambda: len(w.read("calibrated")) == 1)
         assert worker.stop() == 0
 
-    status, shown = said(dead_letters.show, mended, Wanted(), 20)
+    status, shown = said("")
     assert status == 0
     topic = w.topic("forecasts")
     assert shown["counts"] == [
@@ -71,14 +72,14 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     assert (newest["place"], newest["record"], newest["key"]) == (f"{topic}/0@2", {"id": "e2", "risk": 252}, "k2")
     assert newest["now"].startswith("can be used")
     assert (junk["record"], junk["now"][:22]) == ("junk", "dead letter, not_json:")
-    _, few = said(dead_letters.show, mended, Wanted(reason="not_json", topic=topic, last_ms=3_600_000), 20)
+    _, few = said(f"--reason not_json --topic {topic} --last 1h")
     assert [each["place"] for each in few["letters"]] == [f"{topic}/0@3"]
 
     places = [f"{topic}/0@{n}" for n in range(3)]
-    status, tried = said(dead_letters.send, mended, Wanted(), dry_run=True)
+    status, tried = said("send --dry-run")
     assert (status, tried["sent"], list(tried["left"])) == (1, places, [f"{topic}/0@3"])
     assert len(w.read("forecasts")) == 5, "a dry run sends nothing"
-    status, sent = said(dead_letters.send, mended, Wanted(reason="probability"))
+    status, sent = said("send --reason probability")
     assert (status, sent["sent"], sent["without_headers"]) == (0, places, [])
     before, after = w.read("forecasts")[:3], w.read("forecasts")[5:]
     assert [(each.key, each.value, each.timestamp) for each in after] == [
@@ -87,12 +88,12 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     assert [each.headers for each in after] == [
         (*each.headers, (HEADER, place.encode())) for each, place in zip(before, places, strict=True)
     ]
-    status, twice = said(dead_letters.send, mended, Wanted(reason="probability"))
+    status, twice = said("send --reason probability")
     assert (status, twice["sent"], twice["sent_before"]) == (0, [], places)
     assert len(w.read("forecasts")) == 8
     with w.worker(TRUEUP_STREAMS=str(tmp_path / "mended.toml")):
         wait_for("the answers", lambda: len(w.read("calibrated")) == 4)
     answers = {each["event_id"]: each["raw"] for each in w.said("calibrated")}
     assert answers == {"good": 1.0, "e0": 0.25, "e1": 0.251, "e2": 0.252}
-    _, last = said(dead_letters.send, mended, Wanted(reason="probability"), 1, again=True)
+    _, last = said("send --reason probability --limit 1 --again")
     assert last["sent"] == places[2:], "told to, it sends one twice"
