@@ -19,7 +19,7 @@ FEW: Final = 10_000
 LOOK_SECONDS = 0.1
 #: Thresholds of the garbage collector: new objects before it looks, and looks before it turns to older ones. Rows and
 #: tickets are many and hold no cycles: with Python's own thresholds it takes a third to a half of the time.
-_COLLECTED: Final = (100_000, 50, 20)
+_COLLECTED: Final = (1_000_000, 50, 20)
 
 #: Signals that ask for an end.
 _ENDS = (signal.SIGINT, signal.SIGTERM)

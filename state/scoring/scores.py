@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import add, sub
 from struct import Struct
 from typing import Final, Literal, Self
@@ -23,11 +23,6 @@ _LOW: Final = len(BANDS)  # the first bin's last band
 _SUMS: Final = 5  # sums a cell
 #: A book has the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
 _BOOKS: Final = 4
-_BOOK: Final = _CELLS * _SUMS
-#: The sums of every book without events, so that these take no memory. Nobody changes them.
-_UNUSED: Final = [0.0] * _BOOK
-#: Offset in a book of a fine cell's coarse cell.
-_AT: Final = tuple(cell * _SUMS for cell in WITHIN)
 _RAW: Final = 0
 _SAME: Final = 1
 _P: Final = 2
@@ -47,6 +42,22 @@ def grain(value: float) -> float:
     Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
     """
     return value + _GRAIN - _GRAIN
+
+
+class _Cell:
+    """The sums of a cell that has events, see `Bin`: next to each other in memory."""
+
+    __slots__ = ("n", "p", "pp", "py", "y")
+
+    def __init__(self, n: float = 0.0, p: float = 0.0, y: float = 0.0, pp: float = 0.0, py: float = 0.0) -> None:
+        self.n, self.p, self.y, self.pp, self.py = n, p, y, pp, py
+
+
+_Cells = list[_Cell | None]
+#: The cells of every book without events, so that these take no memory. Nobody changes them.
+_UNUSED: Final[_Cells] = [None] * _CELLS
+#: The sums of a cell without events.
+_NONE: Final = _Cell()
 
 
 class Scores:
@@ -71,11 +82,11 @@ class Scores:
     window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
     """
 
-    __slots__ = ("_logs", "_ranks", "_sums", "_y2")
+    __slots__ = ("_books", "_logs", "_ranks", "_y2")
 
     def __init__(self) -> None:
-        #: For each book: sums of its cells, and counts by fine cell; `_UNUSED` and None without events.
-        self._sums = [_UNUSED] * _BOOKS
+        #: For each book: its cells, and counts by fine cell; `_UNUSED` and None without events.
+        self._books: list[_Cells] = [_UNUSED] * _BOOKS
         self._ranks: list[Maybe] = [None] * _BOOKS
         self._logs = [0.0] * _BOOKS
         self._y2 = 0.0
@@ -109,42 +120,39 @@ class Scores:
         ranks = self._ranks[book]
         if ranks is None:
             ranks = ranking.nothing()
-            self._sums[book] = [0.0] * _BOOK
+            self._books[book] = _UNUSED.copy()
         self._ranks[book] = ranking.raised(ranks, fine if y < 0.5 else FINE + fine, sign)
-        sums, i = self._sums[book], _AT[fine]
+        cells, at = self._books[book], WITHIN[fine]
+        cell = cells[at]
+        if cell is None:
+            cell = cells[at] = _Cell()
         near = p + _GRAIN - _GRAIN
-        # Not `+=`: compiled, that adds objects, not numbers.
-        sums[i] = sums[i] + sign
-        sums[i + 1] = sums[i + 1] + sign * near
-        sums[i + 3] = sums[i + 3] + sign * (near * near + _GRAIN - _GRAIN)
+        cell.n += sign
+        cell.p += sign * near
+        cell.pp += sign * (near * near + _GRAIN - _GRAIN)
         if y == 1.0:
-            sums[i + 2] = sums[i + 2] + sign
-            sums[i + 4] = sums[i + 4] + sign * near
+            cell.y += sign
+            cell.py += sign * near
         elif y:
-            sums[i + 2] = sums[i + 2] + sign * (y + _GRAIN - _GRAIN)
-            sums[i + 4] = sums[i + 4] + sign * (near * y + _GRAIN - _GRAIN)
+            cell.y += sign * (y + _GRAIN - _GRAIN)
+            cell.py += sign * (near * y + _GRAIN - _GRAIN)
+        # Not `+=`: compiled, that adds objects, not numbers.
         self._logs[book] = self._logs[book] + sign * (log(p, y) + _GRAIN - _GRAIN)
 
     def _tidy(self) -> None:
-        """Set the sums of empty cells to 0, because sums above 2**23 leave rounding errors."""
-        for book, sums in enumerate(self._sums):
-            empty = True
-            for i in range(0, _BOOK, _SUMS):
-                if sums[i]:
-                    empty = False
-                elif sums[i + 3]:
-                    sums[i : i + _SUMS] = [0.0] * _SUMS
-            if empty:
-                self._sums[book], self._logs[book], self._ranks[book] = _UNUSED, 0.0, None
+        """Drop empty cells, because sums above 2**23 leave rounding errors."""
+        for book, cells in enumerate(self._books):
+            if cells is _UNUSED:
+                continue
+            cells[:] = [each if each is not None and each.n else None for each in cells]
+            if cells == _UNUSED:
+                self._books[book], self._logs[book], self._ranks[book] = _UNUSED, 0.0, None
                 if book == _RAW:
                     self._y2 = 0.0
 
     def __add__(self, other: Self) -> Self:
         total = type(self)()
-        total._sums = [
-            _UNUSED if one is two is _UNUSED else list(map(add, one, two))
-            for one, two in zip(self._sums, other._sums, strict=True)
-        ]
+        total._books = [_together(one, two, 1) for one, two in zip(self._books, other._books, strict=True)]
         total._logs = list(map(add, self._logs, other._logs))
         total._ranks = list(map(ranking.together, self._ranks, other._ranks))
         total._y2 = self._y2 + other._y2
@@ -153,10 +161,7 @@ class Scores:
     def __sub__(self, other: Self) -> Self:
         """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
         window = type(self)()
-        window._sums = [
-            _UNUSED if one is _UNUSED else list(map(sub, one, two))
-            for one, two in zip(self._sums, other._sums, strict=True)
-        ]
+        window._books = [_together(one, two, -1) for one, two in zip(self._books, other._books, strict=True)]
         window._logs = list(map(sub, self._logs, other._logs))
         window._ranks = list(map(ranking.without, self._ranks, other._ranks))
         window._y2 = self._y2 - other._y2
@@ -178,17 +183,11 @@ class Scores:
             ranks = self._ranks[book]
             if ranks is None:
                 continue
-            sums, bits, run = self._sums[book], 0, -1
-            for cell in range(_CELLS):
-                if sums[cell * _SUMS]:
-                    bits |= 1 << cell
-                    if run < 0:
-                        run = cell
-                elif run >= 0:
-                    values += sums[run * _SUMS : cell * _SUMS]
-                    run = -1
-            if run >= 0:
-                values += sums[run * _SUMS :]
+            bits = 0
+            for at, cell in enumerate(self._books[book]):
+                if cell is not None:
+                    bits |= 1 << at
+                    values += (cell.n, cell.p, cell.y, cell.pp, cell.py)
             mask |= bits << book * _CELLS
             logs.append(self._logs[book])
             counts.append(ranking.encode(ranks, n))
@@ -216,12 +215,12 @@ class Scores:
         at = 0
         for book in books:
             bits = mask >> book * _CELLS
-            sums = scores._sums[book] = [0.0] * _BOOK
+            cells = scores._books[book] = _UNUSED.copy()
             for cell in range(_CELLS):
                 if bits >> cell & 1:
                     if not 1.0 <= values[at] <= _MOST:
                         raise ValueError(f"scores of mask {mask:#x} have a cell of {values[at]} events")
-                    sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
+                    cells[cell] = _Cell(*values[at : at + _SUMS])
                     at += _SUMS
         scores._y2 = values[at]
         for book, total in zip(books, values[at + 1 :], strict=True):
@@ -234,12 +233,12 @@ class Scores:
     @property
     def n(self) -> int:
         """Events observed."""
-        return int(sum(self._sums[_RAW][::_SUMS]))
+        return _events(self._books[_RAW])
 
     @property
     def drawn(self) -> int:
         """Events whose draw is not ``p``."""
-        return int(sum(self._sums[_DRAW][::_SUMS]))
+        return _events(self._books[_DRAW])
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -249,9 +248,8 @@ class Scores:
     def cells(self, kind: Kind) -> list[Bin]:
         """Return all 19 cells: the ten low bands, then the bins from [.1, .2) to [.9, 1]."""
         used = [book for book in _OF[kind] if self._ranks[book] is not None] or [_RAW]
-        books = [self._sums[book] for book in used]
-        sums = books[0] if len(books) == 1 else list(map(add, *books))
-        return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
+        found = reduce(partial(_together, sign=1), [self._books[book] for book in used])
+        return [Bin(each.n, each.p, each.y, each.pp, each.py) for each in [cell or _NONE for cell in found]]
 
     def ranking(self, kind: Kind) -> Ranking:
         """Return how the forecasts rank the events."""
@@ -359,13 +357,34 @@ class Scores:
         return total / n if n else math.nan
 
     def _share(self, total: float) -> float:
-        happened = sum(self._sums[_RAW][2::_SUMS])
+        happened = sum([each.y for each in self._books[_RAW] if each is not None])
         return total / happened if happened else math.nan
 
 
 def total(parts: Iterable[Scores]) -> Scores:
     """Return the scores of all the events."""
     return reduce(Scores.__add__, parts, Scores())
+
+
+def _together(one: _Cells, two: _Cells, sign: int) -> _Cells:
+    """Return the cells of both books (``sign`` 1), or of the first without the second (-1), as new ones."""
+    if one is two is _UNUSED:
+        return _UNUSED
+    return [None if a is b is None else _joined(a or _NONE, b or _NONE, sign) for a, b in zip(one, two, strict=True)]
+
+
+def _joined(one: _Cell, two: _Cell, sign: int) -> _Cell:
+    return _Cell(
+        one.n + sign * two.n,
+        one.p + sign * two.p,
+        one.y + sign * two.y,
+        one.pp + sign * two.pp,
+        one.py + sign * two.py,
+    )
+
+
+def _events(cells: _Cells) -> int:
+    return int(sum([each.n for each in cells if each is not None]))
 
 
 def _kept(mask: int) -> list[int]:

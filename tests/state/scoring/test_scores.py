@@ -43,8 +43,8 @@ def views(scores: Scores) -> list[float]:
 def test_what_rounding_left_of_a_cell_without_events_goes() -> None:
     # As after ten million events: the sums of a cell were too large for single grains.
     scores = scored([(0.05, 0.05, 0.0, None)])
-    for sums in scores._sums:
-        sums[:] = [each + 1e-7 if 0 < each < 1 else each for each in sums]
+    for cell in [each for cells in scores._books for each in cells if each is not None]:
+        cell.p, cell.pp = cell.p + 1e-7, cell.pp + 1e-7
     scores.observe(0.05, 0.05, 0.0, sign=-1)
     assert scores == Scores()
     assert Scores.decode(scores.encode()) == scores
