@@ -21,7 +21,7 @@ MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
-#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. Each count has 1, 4 or 8 bytes,
+#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. Each takes 1, 4 or 8 bytes,
 #: the fewest that hold the largest count: see `raised`.
 Counts: TypeAlias = "bytearray | array[int]"
 Maybe: TypeAlias = "Counts | None"
@@ -169,7 +169,7 @@ def nothing() -> Counts:
 
 
 def raised(counts: Counts, cell: int, by: int) -> Counts:
-    """Add 1 or -1 to a count; return the counts, which are others if their width does not hold them any more."""
+    """Add 1 or -1 to a count; return the counts: wider ones if the sum does not fit any more."""
     try:
         counts[cell] += by
     except (OverflowError, ValueError):
