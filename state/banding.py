@@ -17,7 +17,8 @@ _MARKS: Final = Struct("<H4sBBBBiB")
 #: Bytes of marks before the interval or the name; and the ends of an interval.
 HEAD: Final = _MARKS.size
 ENDS: Final = Struct("<2d")
-#: Where the bands' layout begins in marks, their number, and the bands of the raw and of the served forecast.
+#: Offsets in marks: of the bands' layout, of the number of bands, and of the bands of the raw and of the served
+#: forecast.
 LAYOUT: Final = 2
 WIDTH: Final = 6
 BEFORE: Final = 7

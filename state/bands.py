@@ -14,14 +14,14 @@ MOST: Final = 6
 LONGEST: Final = 32
 #: Log-odds of 1 - 1e-9. Probabilities beyond it count as equal.
 FARTHEST: Final = math.log(1e9 - 1.0)
-#: Largest `Points.base`, and `Points.double` and `Points.odds`; points then fit 32 bits.
+#: Largest `Points.base`, `Points.double` and `Points.odds`. Within these, points fit 32 bits.
 BASE: Final = 1_000_000
 DOUBLE: Final = 10_000
 ODDS: Final = 1e9
 
 
 def log_odds(p: float) -> float:
-    """Return the log-odds of a probability in [0, 1], within `FARTHEST`; it never falls in p."""
+    """Return the log-odds of a probability in [0, 1], cut to ±`FARTHEST`. They never fall as p rises."""
     if p <= 0.0:
         return -FARTHEST
     return min(max(math.log(p) - math.log1p(-p), -FARTHEST), FARTHEST) if p < 1.0 else FARTHEST
@@ -39,9 +39,9 @@ class Bands:
     Raises ValueError if any of this does not hold.
     """
 
-    #: At least two; the lowest one is empty if no band begins at 0.
+    #: Names of the bands, at least two. The lowest name is empty if no band begins at 0.
     names: tuple[str, ...]
-    #: The lowest probability of each, in [0, 1], increasing from 0; empty where ``shares`` say how large they are.
+    #: The lowest probability of each band, in [0, 1], increasing from 0; empty if ``shares`` give the sizes of bands.
     lows: tuple[float, ...] = ()
     #: For each band but the lowest: share of forecasts that should be in it or above, in (0, 1), falling.
     shares: tuple[float, ...] = ()

@@ -52,7 +52,7 @@ class _Counted:
 
 
 class Counting:
-    """The observer of workers: its counts are rows. Who tells it of an event notes that the stream's counts change."""
+    """The observer of workers: its counts are rows. A caller that reports an event marks the counts as changed."""
 
     def __init__(self, policies: Policies, services: Services) -> None:
         self._policies = policies

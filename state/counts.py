@@ -30,7 +30,7 @@ def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
 
 
 def raised(counts: Counts, cell: int) -> Counts:
-    """Count one more in a cell; return the counts, which are others if bytes do not hold them any more."""
+    """Count one more in a cell; return the counts: a list if a byte array does not hold them any more."""
     if counts[cell] == 0xFF and isinstance(counts, bytearray):
         counts = list(counts)
     counts[cell] += 1

@@ -14,19 +14,21 @@ from state.quick import search
 #: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
 CELL: Final = 16
 MOST: Final = 3
-#: Fewest forecasts behind a share. The first so many have a cell of their own, whose labels do not count.
+#: Fewest forecasts behind a share. The stream's first `LEAST` forecasts are one cell, whose labels do not count.
 LEAST: Final = 100
-#: Labels over which shares and ages are averaged, the latest most, and the fewest before they count.
+#: Labels over which shares and ages are averaged, the latest with most weight; and fewest labels before the averages
+#: count.
 MEMORY: Final = 50
 FEWEST: Final = 20
-#: After so many labels, only one in so many is looked at, because a look takes 2 us interpreted.
+#: After `OFTEN` labels, only one label in `EVERY` is looked at, because a look takes 2 us interpreted.
 OFTEN: Final = 100
 EVERY: Final = 8
 #: A stream becomes covered at the first share, and uncovered below the second.
 COVERED: Final = 0.5
 UNCOVERED: Final = 0.4
-#: How many times the step between the two shares is taken ahead, while labels are late: while the variance of ages is
-#: at least `SPREAD` (1/18 in a stream's first days) and scores with a label are within so many errors of all scores.
+#: How many times the step between the two shares is taken ahead, while labels are late. They are late if two things
+#: hold: the variance of ages is at least `SPREAD` (it is 1/18 in a stream's first days), and the mean place of labelled
+#: forecasts is within `UNLIKE` standard errors of that of all.
 AHEAD: Final = 3.0
 SPREAD: Final = 0.04
 UNLIKE: Final = 2.0
@@ -129,7 +131,7 @@ class Coverage:
         return variance > FLAT and square >= UNLIKE * UNLIKE * error
 
     def _unlike(self) -> bool:
-        """Whether forecasts with a label differ from all in their mean place, or no place differs from another."""
+        """Whether labelled forecasts differ from all in their mean place; also True if all places are equal."""
         variance, square, error = self._apart(sum(self._cells[1::3]), sum(self._cells[2::3]))
         return variance <= FLAT or square >= UNLIKE * UNLIKE * error
 
@@ -209,7 +211,7 @@ class Coverage:
         return cell, known / seen
 
     def __add__(self, other: Self) -> Self:
-        """Return both together: the means of all labels, without cells."""
+        """Return the sum of both: means over all labels, without cells."""
         made = type(self)()
         made.labels = self.labels + other.labels
         if made.labels:

@@ -12,7 +12,7 @@ from state.fence import FATES
 from state.kind import kind_of
 from state.ledger import LedgerRow
 
-#: Bytes of rows that are made before others get a turn, about half a millisecond.
+#: Bytes of rows that are packed before other tasks run, about half a millisecond.
 SLICE: Final = 64_000
 #: Assumed size of a ledger row before the first checkpoint, bytes.
 LEDGER_BYTES: Final = 200
@@ -67,7 +67,7 @@ class Changes:
         """Pack all remaining rows, and yield after every `SLICE` of them."""
         made = 0
         while self.streams:
-            # The last first: they are still in the processor's cache. Finding the first would pass over all that left.
+            # The last stream first: its values are in the processor's cache. To find the first takes longer.
             made += self._made(*self.streams.popitem())
             if made >= SLICE:
                 made = 0

@@ -116,7 +116,7 @@ class Partition(Tickets):
 
     def _outcome(self, outcome: Outcome) -> None:
         met = ledger.OUTCOME
-        if outcome.y != outcome.y:  # `erases`, without a call; sent by the clock, it moves no stream time
+        if outcome.y != outcome.y:  # `erases`, without a call; an erasure has a clock's time, and moves no stream time
             met = ledger.ERASURE
         else:
             self._advance(outcome.ts)
@@ -340,7 +340,7 @@ class Partition(Tickets):
         self.fence.fates[OUTCOME_ERASED] += 1
 
     def _refuse_erased(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
-        """Write a dead letter, without what the record holds, of a forecast whose event was erased."""
+        """Write a dead letter, without the record's contents, of a forecast whose event was erased."""
         self.fence.fates[FORECAST_DEAD] += 1
         letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
         self._reject(self._with_forecast(letter, forecast))

@@ -1,4 +1,4 @@
-"""Intervals of served scores: the observed ones against the expected ones, by band of scores and by segment.
+"""Intervals of served scores, from numbers of observed and expected ones, by band of scores and by segment.
 
 They do not depend on how a calibrator learns, so they are the same for every calibrator of one probability.
 """
@@ -17,7 +17,7 @@ SIDE: Final = 14
 HALF: Final = 60.0
 #: Forecasts over which the mean of served scores is taken.
 NOW: Final = 64.0
-#: Information that a shift of 0 counts for, and that the variance of a shift starts with.
+#: Information that the prior, a shift of 0, counts for; and information added when the variance of a shift is taken.
 PRIOR: Final = 1.0
 LEAST: Final = 0.1
 #: Least distance of a probability from 0 and 1 before its odds are taken.
@@ -34,7 +34,7 @@ class Band:
     __slots__ = ("ever", "issued", "known", "n", "ones", "served")
 
     def __init__(self) -> None:
-        #: Outcomes, those that are 1, and the mean of the last served scores; old ones count less.
+        #: Outcomes, outcomes that are 1, and mean of the last served scores. Older ones count less.
         self.n, self.ones, self.served = 0.0, 0.0, 0.0
         #: All forecasts, outcomes and ones, of any age.
         self.issued, self.known, self.ever = 0, 0, 0
@@ -46,7 +46,10 @@ class Band:
         return (self.ones + k * q) / (self.n + k)
 
     def correct(self, change: int) -> None:
-        """Revise the number of ones; the outcome may have come before intervals were set, and be none of those."""
+        """Revise the number of ones.
+
+        The outcome may have come before intervals were set, and then was never counted.
+        """
         self.ever = min(max(self.ever + change, 0), self.known)
 
 
@@ -91,14 +94,14 @@ class Evidence:
         return sum(of.known for of in self.bands.values())
 
     def take_over(self, other: Self) -> None:
-        """Go on from the outcomes of another calibrator. The scores that it served count as one of those served now."""
+        """Go on from the outcomes of another calibrator. All scores that it served count as one forecast."""
         made = type(self).decode(other.encode())
         self.bands, self.sums, self.issued = made.bands, made.sums, min(made.issued, 1)
         for of in self.bands.values():
             of.issued = min(of.issued, 1)
 
     def encode(self) -> bytes:
-        """Return it as bytes; layout in the class's notes."""
+        """Return the evidence as bytes; layout in the class's notes."""
         cells = [
             _CELL.pack(number, of.n, of.ones, of.served, of.issued, of.known, of.ever)
             for number, of in sorted(self.bands.items())

@@ -53,18 +53,18 @@ OUTCOME_STALE: Final = 8
 OUTCOME_DEAD: Final = 9
 #: A record that erased an event, or an outcome of an erased event.
 OUTCOME_ERASED: Final = 10
-#: A parked outcome whose forecast came: learnt, or kept until that matures.
+#: A parked outcome whose forecast came: it is learnt, or kept until the forecast matures.
 EARLY_JOINED: Final = 11
 EARLY_WAITING: Final = 12
 EARLY_UNUSABLE: Final = 13
-#: An event that was learnt at maturity: with its outcome, or with the label that silence implies. If its event was
-#: erased, a kept outcome counts as the former.
+#: An event that was learnt at maturity: with its outcome, or with the label that silence implies. A kept outcome of an
+#: erased event counts as `MATURED`.
 MATURED: Final = 14
 IMPLIED: Final = 15
 #: A row that left without its other half: its time to live had passed, or its event was erased.
 EXPIRED_FORECAST: Final = 16
 EXPIRED_OUTCOME: Final = 17
-#: How many of `FATES` count input records: forecasts, and both topics.
+#: How many of `FATES` count forecasts; and how many count records of both topics.
 FORECAST_FATES: Final = 3
 INPUT_FATES: Final = 11
 

@@ -13,7 +13,8 @@ from state.fence import FENCE, MATURITY, Fence, QueueBounds
 from state.kind import Get
 from state.witnesses import SLACK, WITNESSES, WaitingEntry, Witnesses
 
-#: Most rows that are removed before a record. A record adds at most one queue entry, so two catch up.
+#: Most rows that are removed before a record. A record adds at most one queue entry, so removing two works off any
+#: backlog.
 SWEEP: Final = 2
 #: Most forecasts that mature before a record. More fall due at once only if stream time jumps. The bound keeps one
 #: record's changes within one batch of the changelog.
@@ -102,7 +103,7 @@ class Fold:
 
     @property
     def full(self) -> bool:
-        """Whether what changed since the last checkpoint takes more memory than it may; else only bytes count."""
+        """Whether changes since the last checkpoint take too much memory; False for an engine without such a limit."""
         return False
 
     @property

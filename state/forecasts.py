@@ -21,7 +21,7 @@ SUM_SLACK = 1e-6
 #: Largest value, mean and deviation: differences, squares and sums of 1e9 of them stay finite.
 LARGEST: Final = 1e100
 
-#: Normalising: log-odds of 0 and 1, the tolerance, and the most steps.
+#: For normalising: log-odds that stand for 0 and 1, tolerance, and most steps.
 _FARTHEST, _NEAR, _HALVINGS = 40.0, 1e-12, 80
 
 _STANDARD = NormalDist()
@@ -289,7 +289,7 @@ def decode(payload: bytes) -> ForecastValue:
 
 
 def decode_law(payload: bytes) -> Law:
-    """Read a forecast of a number; ValueError if it is another one or damaged."""
+    """Read a forecast of a number; ValueError if it is of another kind or damaged."""
     law = decode(payload)
     if isinstance(law, Quantiles | Normal):
         return law

@@ -22,8 +22,8 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
 
     A build writes all rows of a kind in one format, so one row is enough.
 
-    Raises OtherFormat if another build wrote a row, or a row of a kind that this one does not have: it would stay as it
-    is while records are folded. Damaged rows are noticed later, when they are needed.
+    Raises OtherFormat if another build wrote a row, or if a row is of a kind that this build does not have: folding
+    would leave it unchanged. Damaged rows are noticed later, when they are needed.
 
     ``first``: returns the first key that begins with a prefix, with its row; None if there is none.
     """

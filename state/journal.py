@@ -9,8 +9,8 @@ Entries are rows of the changelog: they have the same single writer, and are res
 form a ring, so new entries replace old ones and compaction removes these.
 
 The order of a checkpoint's records also goes to a topic of its own, before the checkpoint. It is not compacted, so an
-audit can fold the whole history along it. After a crash a checkpoint may end elsewhere than the one that was begun, so
-entries of this topic may overlap. They always agree.
+audit can fold the whole history along it. After a crash, a checkpoint may end at another record than the checkpoint
+that was begun before it. So entries of this topic may overlap. They always agree.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _SLOT: Final = Struct(">H")
 class Last(NamedTuple):
     """The last record of a topic in an entry: its Kafka timestamp, ms, and the CRC-32 of its value.
 
-    If a topic is truncated, offsets are used again for other records. A reader notices by this.
+    If a topic is truncated, offsets are used again for other records. A reader notices because `Last` differs.
     """
 
     timestamp: int
@@ -127,8 +127,8 @@ class Journal(NamedTuple):
     last: tuple[Last, Last]
     #: Entries since then.
     entries: list[Entry]
-    #: The later values of the last checkpoint and of the entries: see `Entry`. A worker that folds the journal again
-    #: makes checkpoints between entries that have older values.
+    #: The latest values in the last checkpoint and the entries, see `Entry`. A worker that folds the journal again may
+    #: make a checkpoint between entries, with newer values than these have.
     answered: int = 0
     said: tuple[int, int, int] = (0, 0, 0)
 

@@ -1,8 +1,9 @@
 """A kind of row, declared once.
 
 The declaration has the parts of the row's key, its contents, its version, what a rescale does with it, and what readers
-see. From it follow keys, rows and their checks, what metrics and ``trueup streams show`` read, and the table in
-docs/reference/state.md; rescaling too, but for `Moves.DIVIDED`, which needs code in `state.rescale_stream`.
+see. Everything else follows from it: keys, rows and their checks, what metrics and ``trueup streams show`` read, and
+the table in docs/reference/state.md. So does rescaling, except that `Moves.DIVIDED` needs code in
+`state.rescale_stream`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +50,8 @@ class Moves(Enum):
     DIVIDED is by events: events that still have a row count in their new partition, all others in their stream's home,
     which is one of the new partitions. Each such kind has its code in `state.rescale_stream`.
 
-    After a SUM, revisions come to the partitions of their events, and what they replace is at the home. So only the sum
-    over all partitions means something. Slots follow the home's names: such a key ends with its layout and slot.
+    After a SUM, a revision is counted in its event's partition, and the label that it replaces at the home. So only the
+    sum over all partitions means something. Slots follow the home's names: such a key ends with its layout and slot.
 
     TAUGHT: the configuration stands second in the key, and the row goes where that calibrator goes.
     """
@@ -211,7 +212,7 @@ class Kind(Generic[T]):
         return self._encoders[type(value)](value)
 
     def parse(self, key: bytes, payload: bytes, get: Get) -> T:
-        """Return the value of a payload as `read` returns that of a row; for a kind with one version."""
+        """Return the value of a payload; like `read`, for a kind with one version."""
         more = () if self._asks is None else self._asks(key, get)
         return cast("T", self._parsed(payload, self.forms[self.version].decode, *more))
 
@@ -240,8 +241,8 @@ class Live(Generic[T]):
         self.value = value
 
 
-#: Returns the working copy of a stream's row: of a kind, by a function that makes a new value, and the other parts of
-#: the key.
+#: Returns the working copy of a stream's row. Arguments: stream, kind, a function that makes a new value, and the other
+#: parts of the key.
 Open = Callable[..., Live[Any]]
 
 #: All declared kinds, by letter.

@@ -130,9 +130,9 @@ SEGMENT: Final = Kind[AnySegmentScores](
     "G",
     "the scores of a segment",
     (STREAM, SCORED, SLOT),
-    {5: form(SegmentScores), 6: form(SegmentPairScores)},
+    {7: form(SegmentScores), 8: form(SegmentPairScores)},
     Moves.DIVIDED,
-    "one a segment that has come: its scores (version 6: of classes and numbers)",
+    "one a segment that has come: its scores (version 8: of classes and numbers)",
     shown=True,
 )
 AGES: Final = Kind[Ages](

@@ -78,8 +78,8 @@ UNSAID: Final = -1
 #: The window of an event of a warm-up, which counts in none.
 NO_WINDOW: Final = 0xFFFF_FFFF
 #: The window of an event that taught nothing, because its entity had taught (`state.entities`), or because it stands
-#: for few forecasts (`state.chances`). It counts only in weighted sums (`state.scoring.weighted`), and where chances
-#: are known in bands.
+#: for few forecasts (`state.chances`). It counts only in weighted sums (`state.scoring.weighted`), and in bands if
+#: chances are known.
 UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 NAN: Final = float("nan")

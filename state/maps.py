@@ -20,11 +20,12 @@ ROUNDED: Final = 1e-7
 #: Near a jump that no calibrator announces, the error may be larger within this distance of the raw forecast, in
 #: log-odds.
 NARROW: Final = 1e-6
-#: Points of every table, in log-odds: the distance up to the first number, and beyond it up to one in 1e9.
+#: Points of every table, in log-odds: as far as `FINE` in steps of `FINE_STEP`, then up to `COARSE` in steps of
+#: `COARSE_STEP`.
 FINE, FINE_STEP, COARSE, COARSE_STEP = 7.0, 0.125, 20.0, 0.5
 #: Least distance of a probability from 0 and 1 before its log-odds are taken.
 TINY: Final = 1e-12
-#: Most points that are added where a table is not near enough.
+#: Most points that are added to a table that is not near enough.
 MOST_ADDED: Final = 2000
 
 
@@ -116,7 +117,7 @@ def _refine(answer: Callable[[float], float], found: dict[float, float], gaps: l
         if not left < middle < right:
             continue
         y, line = answer(middle), between((left, found[left]), (right, found[right]), middle)
-        # Two tables may err, and the function may bend beside the middle.
+        # A quarter: the errors of two tables may add up, and the function may bend beside the middle.
         if abs(y - line) > ROUNDED and abs(_clipped(y) - _clipped(line)) > TOLERANCE / 4.0:
             found[middle] = y
             gaps += [(left, middle), (middle, right)]

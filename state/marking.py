@@ -40,11 +40,11 @@ class Marker:
         self._bands: Bands | None = None if policy is None else policy.bands
         self._points: Points | None = None if policy is None else policy.points
         self._thresholds: Live[Thresholds] | None = None
-        #: Counts by hash of the bands; and those of segments, by layout and slot, too.
+        #: Counts of the whole stream, by hash of the bands; and of segments, by hash of the bands, layout and slot.
         self._counts: dict[bytes, Live[BandCounts]] = {}
         self._by_segment: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
-        #: Marks by served and raw band, reused while there are no points: as bytes, of which an interval comes before
-        #: the second part, the band's name, and points.
+        #: Marks by served and raw band, kept if the stream has no points: the bytes before an interval, the bytes after
+        #: it, the band's name, points. Without intervals the first part has all bytes.
         self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
@@ -56,7 +56,7 @@ class Marker:
         self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
-        #: Evidence; and that of segments, by layout and slot.
+        #: Evidence of the whole stream; and of segments, by layout and slot.
         self._whole: Live[Evidence] | None = None
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
         #: Whether labels have a known chance.
@@ -170,7 +170,7 @@ class Marker:
         return found
 
     def _go_on(self, said: Evidence, layout: bytes, slot: int) -> None:
-        """Let a calibrator go on from the evidence of the champion whose place it has taken: that has more outcomes."""
+        """Take over the evidence of an earlier champion, if that has more outcomes."""
         for config in self._beside:
             other: Evidence = self._live(self._stream, kinds.EVIDENCE, Evidence, config, layout, slot).value
             if other.known > said.known:

@@ -9,15 +9,14 @@ from typing import Any, Final
 from state.forecasts import PROBABILITY
 from state.policy import DEFAULT_TTL_MS, NOTHING, RAW, Policy, check_on_error
 
-#: Most names of streams that are remembered with what was found for them. Names come from records, so there may be any
-#: number of them.
+#: Most streams whose policy is remembered. Names come from records, so there may be any number of them.
 REMEMBERED: Final = 100_000
 
 
 def thin(found: dict[str, Any]) -> list[str]:
     """Drop every eighth name of a full memory, and return these.
 
-    If it were emptied, streams that take turns, and are a few more than it holds, would each be gone before their turn.
+    Emptying it would be worse: if streams take turns and are a few more than it holds, each is gone before its turn.
     """
     dropped = list(islice(found, 0, None, 8))
     for name in dropped:

@@ -152,7 +152,7 @@ class Policy:
 
     @property
     def labels(self) -> tuple[object, ...]:
-        """Everything that decides when a forecast gets which label, and how long its row is kept."""
+        """All settings that decide which label a forecast gets, when, and how long its row is kept."""
         return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms, self.guarded, self.label_rate
 
     @property
@@ -335,7 +335,7 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
 
 @lru_cache(maxsize=256)
 def _maker(recipe: str) -> Callable[[str], calibrators.Recalibrator]:
-    """Return what makes calibrators of a recipe, by what keys their draws."""
+    """Return a function that makes a recipe's calibrators; its argument keys their draws."""
     made = json.loads(recipe)
     make = calibrators.maker(made["calibrator"], seed=made["seed"], **made["options"])
     return (lambda name: CarriedOver(cast("Any", make(name)))) if "model_version" in made else make

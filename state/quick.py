@@ -1,4 +1,4 @@
-"""Functions of Python that run once an event or oftener; compiled modules find them here without a look-up."""
+"""Functions of Python that run at least once an event; compiled modules find them here without a look-up."""
 
 import math
 from bisect import bisect_right

@@ -159,7 +159,7 @@ def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[t
 
 
 def _fates(fences: Sequence[Fence], held: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Divide the counts so that each partition's rows agree with its own; the first gets the past."""
+    """Divide the counts so that each partition's agree with its rows; the first partition gets all others."""
     left = [sum(counts) for counts in zip(*(fence.fates for fence in fences), strict=True)]
     fates = [[0] * len(FATES) for _ in held]
     for own, (pending, waiting, early) in zip(fates[1:], held[1:], strict=True):
@@ -197,7 +197,7 @@ def _queues(
 def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
     """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last.
 
-    Where too few records have come for a stream time, those have their own: by none they would expire at once.
+    In a partition without a stream time yet, an entry gets the time of its witness: from 0 on it would expire at once.
     """
     for (role, ttl_ms), queue in fence.queues.items():
         chunk: list[QueueEntry] = []
@@ -245,7 +245,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
     for old, part in enumerate(parts):
         for key, frame in part.items():
             if key[:1] == routes.ORIGIN.letter:
-                # Everything sent is applied, so the largest offset of any partition is the last of all.
+                # All records that were sent are applied, so the largest offset in any partition is the last one sent.
                 origins[key] = max(origins.get(key, frame), frame, key=routes.ORIGIN.decode)
             if key[:1] != routes.EVENT.letter:
                 continue

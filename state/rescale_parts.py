@@ -37,7 +37,10 @@ class Event(NamedTuple):
 
 @dataclass
 class Learning:
-    """A calibrator in a new partition: its old partition, and how far it must be ahead of what tickets say."""
+    """A calibrator in a new partition, and its old partition.
+
+    ``short``: outcomes that it lacks, summed over open tickets.
+    """
 
     old: int | None
     served: Served
@@ -99,7 +102,7 @@ def summed(found: Iterable[Sum], zero: Sum) -> Sum:
 
 
 def usual(found: Sequence[Bias]) -> Bias:
-    """Return the sum of those with the same number of features as the last that has any."""
+    """Return the sum of those that have as many features as the last one with features."""
     widths = [len(each.along("raw")) for each in found]
     width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
     return summed([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())

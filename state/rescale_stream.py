@@ -62,7 +62,7 @@ class Divided:
         self._here = {new: Here(fed[new] or sorted(olds)) for new in sorted(news)}
         self._served: dict[str, dict[int, Served]] = defaultdict(dict)
         self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
-        #: Sum of all old partitions; None without scores of probabilities.
+        #: Bias along features, summed over old partitions; None without scores of probabilities.
         self._bias: Bias | None = None
         self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
         #: Scores of the old partitions' segments, by old partition, key hash and slot.

@@ -176,9 +176,10 @@ class RouteRow:
         return cls(born, due, routes, labels)
 
     def erased(self, label: Label) -> list[Routed]:
-        """Return what erases the event in its streams, or in the one that is named; forget its labels if in all.
+        """Return the outputs that erase the event in all its streams, or in the named one.
 
-        A stream may have a label of the event without its forecast: one that named the stream was sent there.
+        If in all, forget its labels. A stream may have a label of the event without its forecast: one that named the
+        stream was sent there.
         """
         known = [(each.stream, each.target) for each in self.routes]
         known += [(said.stream, said.target) for said in self.labels if said.stream]

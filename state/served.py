@@ -32,7 +32,7 @@ class Served:
         return cls(recipe, build(recipe, stream, coin))
 
     def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
-        """Return whether this forecast belongs to the warm-up; the first that does not ends it.
+        """Return whether this forecast belongs to the warm-up; the first forecast that does not ends the warm-up.
 
         The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It also ends
         after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A calibrator

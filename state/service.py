@@ -70,7 +70,7 @@ class Service:
     frozen: bool = False
     #: Marks bands, points and intervals; None if the stream has none of them.
     marker: Marker | None = None
-    #: The model's version that it serves, and all of the stream; None without versions.
+    #: The model's version that it serves, and all versions of the stream; None without versions.
     version: Version | None = None
     versions: Versions | None = None
     #: Data of an observer.

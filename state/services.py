@@ -24,7 +24,7 @@ from state.service import ChallengerService, Learner, Service
 from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
-#: Bytes that a stream's value takes in memory: so many, and so many for each byte of its row.
+#: Bytes that a value of a stream takes in memory: a fixed part, and a part for each byte of its row.
 VALUE, VALUE_OF_ROW = 300, 6
 #: The value of a stream's row.
 Value = TypeVar("Value")
@@ -61,13 +61,13 @@ class Services:
         self._names: dict[str, tuple[bytes, ...]] = {}
 
     def of(self, stream: str) -> Service:
-        """Return what serves a stream now; the caller may change the stream's values."""
+        """Return the present service of a stream; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
     def of_version(self, stream: str, version: str, now_ms: int) -> Service:
-        """Return what serves a version at a stream time, ms; the caller may change the stream's values."""
+        """Return the service of a version at a stream time, ms; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         served = self._by_version.get(stream)
@@ -75,13 +75,13 @@ class Services:
         return found or self._open_version(stream, version, now_ms)
 
     def by(self, row: LedgerRow) -> Service:
-        """Return what answered the forecast of a row; the caller may change the stream's values."""
+        """Return the service that answered a row's forecast; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(row.stream)
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
-        """Return what serves now, for all streams and versions that were used."""
+        """Return the present services of all streams and versions that were used."""
         return [*self._active.values(), *[each for served in self._by_version.values() for each in served.values()]]
 
     def live(self, stream: str, kind: Kind[Value], new: Callable[[], Value], *of: object) -> Live[Value]:
@@ -139,7 +139,7 @@ class Services:
             held[key] = value
 
     def trim(self, most: int) -> None:
-        """Drop one stream in so many if there are more values in memory; later calls drop more if that is not enough.
+        """Drop streams if more than ``most`` values are in memory; later calls drop more if that is not enough.
 
         Streams with changes that are not packed yet stay: they are in use, and in memory anyway. Those that are dropped
         are spread over all others. If one dropped what was not used for longest, streams that take turns, and are a few
@@ -148,7 +148,7 @@ class Services:
         excess = self._held - most
         if excess <= 0:
             return
-        excess += most // 64  # so that the next calls have nothing to do: each looks through all streams
+        excess += most // 64  # more than must be, because a call that drops looks through all streams
         touched, frozen = self.touched.keys(), self.frozen.streams
         for stream in list(islice(self._values, 0, None, max(self._held // excess, 1))):
             if excess > 0 and stream not in frozen and touched.isdisjoint(self._values[stream]):
@@ -170,7 +170,10 @@ class Services:
         return policy
 
     def _open_version(self, stream: str, version: str, now_ms: int) -> Service:
-        """Open a version of the model; a new one takes a place, or shares the calibrator of the others."""
+        """Open a version of the model.
+
+        A new one takes a place of its own; if none is free, it shares that of `OTHER`.
+        """
         policy = self._policy(stream)
         versions = self._versions(stream)
         first = not versions.of
@@ -198,9 +201,9 @@ class Services:
         return self.counts(stream).value.part(kinds.VERSIONS, Versions)
 
     def _has_versions(self, stream: str, config: str) -> bool:
-        """Whether a configuration may be of a version of a stream's model.
+        """Whether a configuration may belong to a version of a stream's model.
 
-        It may be of one that the streams file does not name any more. The configuration that is named is not.
+        The stream may have had versions before: its present configuration then belongs to none, an earlier one may.
         """
         policy = self._policies.of(stream)
         if policy is not None and (policy.model_version or policy.config == config):
@@ -256,7 +259,7 @@ class Services:
         self._close(stream)
 
     def _close(self, stream: str) -> None:
-        """Close a stream with versions; its rows are read when it is opened again."""
+        """Forget the services of a stream's tickets and versions; its rows are read when it is opened again."""
         for names in self._names.pop(stream, ()):
             del self._by_names[names]
         self._by_version.pop(stream, None)
@@ -305,7 +308,7 @@ class Services:
         )
         if policy.segments:
             service.layout, service.dictionary = policy.layout, self._dictionary(stream, policy)
-            if self._get(service.dictionary.key) is None:  # it has a row, also if no event ever has a value
+            if self._get(service.dictionary.key) is None:  # its row is written even if no event ever has a value
                 self.change(service.dictionary)
         return service
 

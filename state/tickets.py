@@ -111,7 +111,10 @@ class Tickets(Fold):
 
     @property
     def full(self) -> bool:
-        """Whether changes since the last checkpoint take half of the memory; the other half is for those before."""
+        """Whether changes since the last checkpoint take half of the memory.
+
+        The other half is for the changes of the last one.
+        """
         return len(self._services.touched) > self._most // 2
 
     def freeze(self, changes: Changes | None = None) -> Changes:

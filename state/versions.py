@@ -6,10 +6,11 @@ of the version before, *carried over by ranks*: at equal risk, both versions hav
 
     g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
 
-The line nearest to g is carried over, in squares weighted by the information of the scores. This needs no outcome. The
-versions may score side by side or one after the other. If the version before goes on scoring, its scores since the new
-one began are compared: of the same events, or of the same time. If it stops and the population changes at that moment,
-g is off by the change until outcomes come: see docs/explanation/calibrators.md, *A new version of the model*.
+The line that fits g best is carried over: by least squares, weighted by the information of the scores. This needs no
+outcome. The versions may score side by side or one after the other. If the version before goes on scoring, its scores
+since the new one began are compared: of the same events, or of the same time. If it stops and the population changes at
+that moment, g is off by the change until outcomes come: see docs/explanation/calibrators.md, *A new version of the
+model*.
 """
 
 import math
@@ -35,7 +36,8 @@ FLAT: Final = 0.05
 STEEP: Final = 20.0
 #: Versions are compared at ranks with at least this many forecasts on either side.
 BEYOND: Final = 5.0
-#: A version goes on scoring beside a new one if it has this share of the new one's forecasts since that began.
+#: A version counts as scoring beside a new one if its forecasts since the new one began are this share of the new
+#: one's.
 BESIDE: Final = 0.5
 
 _COUNT: Final = Struct("<B")

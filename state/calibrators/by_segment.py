@@ -236,7 +236,7 @@ def _lasting(rows: list[list[float]], v: float) -> float:
         before = total
     if ordered:
         return (1.0 - right) * sums[i] + right * sums[i + 1]
-    # For v + l(v) minus `FLAT` of the slope: the least function above it that does not fall, and the greatest below it.
+    # Of v + l(v) less a line of slope `FLAT`: the least function above it that never falls, and the greatest below it.
     above = [0.0] * KNOTS
     below = [0.0] * KNOTS
     rise = (1.0 - FLAT) * STEP

@@ -5,8 +5,8 @@ from typing import Final
 from state.calibrators.logistic import newton, proximal, sigmoid
 from state.quick import tanh
 
-#: Information that a share of 0 of the score itself counts for. Of 2, 5, 10 and 20, it is the least without a price:
-#: with 5, rare ones cost .12 ± .05 % log loss (docs/explanation/calibrators.md).
+#: Information that a share of 0 of the score itself counts for. Of 2, 5, 10 and 20, the least that costs nothing: with
+#: 5, rare ones cost .12 ± .05 % log loss (docs/explanation/calibrators.md).
 IN_SHARE: Final = 10.0
 
 

@@ -206,7 +206,7 @@ class Ages:
 
 
 def _bounds(cell: int) -> tuple[float, float]:
-    """Return where a cell begins and ends, ms; the last cell is taken as long as the one before."""
+    """Return where a cell begins and ends, ms; the last cell is taken to be as long as the one before."""
     low = EDGES[cell - 1] if cell else 0
     return low, EDGES[cell] if cell < len(EDGES) else low * math.sqrt(2.0)
 

@@ -44,7 +44,8 @@ class BandCounts:
     A label whose chance is known counts for as many forecasts as it stands for (`state.chances.weight`). So precision,
     recall and cost are those of all forecasts, however labels were chosen (Horvitz & Thompson 1952).
 
-    An event counts once: on its day, or among those without one. Days that are not kept any more are added to these.
+    An event counts once: on its day, or among events without a day. The counts of a day that is not kept any more are
+    added to the latter.
 
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
@@ -67,8 +68,8 @@ class BandCounts:
     def __init__(self, width: int, sums: list[int] | None = None) -> None:
         #: Number of bands.
         self.width = width
-        #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width]. Of what has no
-        #: day that is kept, and by day.
+        #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width]. First for
+        #: events without a day that is kept, then by day.
         self._others = [0] * (2 * _SUMS * width) if sums is None else sums
         self._days: dict[int, list[int]] = {}
         #: The present day, 0 for none, and its counts.
@@ -200,7 +201,7 @@ class BandCounts:
 
 
 class _Off(NamedTuple):
-    """How far a day's share is off those before: a factor, and standard deviations; 1 and 0 if days are too few."""
+    """How far a day's share is off the days before: a factor, and standard deviations; 1 and 0 if days are too few."""
 
     factor: float
     deviations: float

@@ -35,14 +35,15 @@ SHIFTED: Final = 0.25
 #: After so many days they replace the past.
 BROKEN: Final = 1.0
 SETTLED: Final = 28
-#: Days of a break that may pass before the shift is so large.
+#: Days that may pass after a break before the shift is as large as `BROKEN`.
 _UNSEEN: Final = 2
 
 _HEAD: Final = Struct("<QIH")
 #: Bytes of past and recent days, all without forecasts.
 _YOUNG: Final = encode_cells([0]) * (1 + RECENT)
 
-#: The counts of every day without forecasts, and days without any, so that these take no memory. Nobody changes them.
+#: Counts of a day without forecasts, and all recent days without any: shared, so that these take no memory. Nobody
+#: changes them.
 _NONE: Final[Counts] = bytearray(CELLS)
 _NO_DAYS: Final = [_NONE] * RECENT
 

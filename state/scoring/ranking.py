@@ -21,13 +21,11 @@ MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
-#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. A byte each until one passes
-#: 255, see `raised`.
+#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. Each takes 1, 4 or 8 bytes,
+#: the fewest that hold the largest count: see `raised`.
 Counts: TypeAlias = "bytearray | array[int]"
 Maybe: TypeAlias = "Counts | None"
-_TYPE: Final = "I"
-_BYTES: Final = 4  # a count
-_HALF: Final = FINE * _BYTES  # the counts of an outcome
+_BYTES: Final = 8  # most of a count
 _HEAD: Final = 2  # bytes before a plane
 _ZEROS: Final = bytes(FINE)
 _NONE: Final = bytes(_HEAD)  # a plane of zeros
@@ -172,15 +170,21 @@ def nothing() -> Counts:
 
 
 def raised(counts: Counts, cell: int, by: int) -> Counts:
-    """Add 1 or -1 to a count; return the counts, which are others if bytes do not hold them any more."""
-    if by > 0 and counts[cell] == 0xFF and isinstance(counts, bytearray):
-        counts = array(_TYPE, list(counts))
-    counts[cell] += by
+    """Add 1 or -1 to a count; return the counts: wider ones if the sum does not fit any more."""
+    try:
+        counts[cell] += by
+    except (OverflowError, ValueError):
+        wider = list(counts)
+        wider[cell] += by
+        return _packed(wider)
     return counts
 
 
 def _packed(counts: list[int]) -> Counts:
-    return array(_TYPE, counts) if max(counts) > 0xFF else bytearray(counts)
+    most = max(counts)
+    if most <= 0xFF:
+        return bytearray(counts)
+    return array("I" if most <= 0xFFFF_FFFF else "Q", counts)
 
 
 def ranking(counts: Sequence[Maybe]) -> Ranking:
@@ -207,20 +211,20 @@ def without(a: Maybe, b: Maybe) -> Maybe:
 def encode(counts: Counts, most: int) -> bytes:
     """Return counts as bytes: few bytes for few cells or small counts.
 
-    For the outcomes 0, then 1: how many of the four bytes of the counts follow (u8). Then for each of these bytes, from
-    the lowest: the first cell where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte
-    of each cell. So a count below 256 is one byte.
+    For the outcomes 0, then 1: how many of the eight bytes of a u64 follow (u8). Then for each of these bytes, from the
+    lowest: the first cell where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte of
+    each cell. So a count below 256 is one byte.
 
-    ``counts``: at most 2**32 - 1 each.
     ``most``: an upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
     """
     if isinstance(counts, bytearray):
         return _narrow(bytes(counts[:FINE])) + _narrow(bytes(counts[FINE:]))
-    flat, bound, encoded = counts.tobytes(), min((most.bit_length() + 7) // 8, _BYTES), b""
-    for start in (0, _HALF):
+    flat, width = counts.tobytes(), counts.itemsize
+    bound, encoded = min((most.bit_length() + 7) // 8, width), b""
+    for start in (0, FINE * width):
         n, planes = 0, b""
         for k in range(bound):
-            plane = flat[start + k : start + _HALF : _BYTES]
+            plane = flat[start + k : start + FINE * width : width]
             if plane == _ZEROS:
                 planes += _NONE
             else:
@@ -244,18 +248,21 @@ def decode(payload: bytes, at: int) -> tuple[Counts, int]:
 
     Raises ValueError if they are cut, or name cells that do not exist.
     """
-    halves, most = b"", 0
-    for _ in range(2):
-        half = bytearray(_HALF)
-        planes = payload[at] if at < len(payload) else _BYTES + 1
+    planes: list[tuple[int, int, bytes]] = []
+    most = 0
+    for half in (0, FINE):
+        width = payload[at] if at < len(payload) else _BYTES + 1
         at += 1
-        for k in range(planes):
+        for k in range(width):
             first, n = payload[at : at + _HEAD] if at + _HEAD <= len(payload) else (0, FINE + 1)
             at += _HEAD
-            if planes > _BYTES or first + n > FINE or at + n > len(payload):
+            if width > _BYTES or first + n > FINE or at + n > len(payload):
                 raise ValueError(f"scores of {len(payload)} bytes have counts of cells there are not, at {at}")
-            half[first * _BYTES + k : (first + n) * _BYTES : _BYTES] = payload[at : at + n]
+            planes.append((half + first, k, payload[at : at + n]))
             at += n
-        halves += half
-        most = max(most, planes)
-    return (array(_TYPE, halves) if most > 1 else bytearray(halves[::_BYTES])), at
+        most = max(most, width)
+    width = 1 if most <= 1 else 4 if most <= 4 else _BYTES
+    flat = bytearray(2 * FINE * width)
+    for cell, k, plane in planes:
+        flat[cell * width + k : (cell + len(plane)) * width : width] = plane
+    return (flat if width == 1 else array("I" if width == 4 else "Q", bytes(flat))), at

@@ -187,11 +187,11 @@ class Recent:
         return windows[0][0] if windows else None
 
     def stretches(self, mark: int = 0) -> list[Stretch]:
-        """Return the stretches of a binary event: the present window, then it with the one before, and so on."""
+        """Return the stretches of a binary event: the present window alone, with the one before, and so on."""
         return [self._stretch(i + 1, sums, mark) for i, sums in enumerate(self._totals())]
 
     def _totals(self) -> list[list[float]]:
-        """Return the sums of the present window, then of it with the one before, and so on."""
+        """Return the sums of the present window alone, with the one before, and so on."""
         made: list[list[float]] = []
         total = [0.0] * len(self._sums)
         for _, sums in reversed(self._windows()):

@@ -21,7 +21,7 @@ MOST: Final = 8
 #: Windows of a stream of classes or numbers in one recent window of 5,000 events.
 TOGETHER: Final = WINDOW // VECTOR_WINDOW
 
-_ISSUED: Final = Struct("<IIIQ")
+_ISSUED: Final = Struct("<4Q")
 #: See `state.scoring.scores.grain`.
 _GRAIN: Final = 1.5 * 2.0**22
 
@@ -35,16 +35,16 @@ class SegmentPairScores(PairScores):
     evenly from the first to the last. For classes they have binary events: that the likeliest class occurs, and, of at
     most `MOST` classes, that each occurs. These depend on one another; the alarm allows for it.
 
-    Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), the warm-up, then those of
+    Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), the warm-up, then those of
     `PairScores`. If there are recent windows, then how many binary events or levels these have (u8), and the windows.
-    At most 2,263 bytes for classes, 1,363 for three of them; 829 for numbers with seven levels, and 6,877 with 256.
+    At most 2,275 bytes for classes, 1,375 for three of them; 841 for numbers with seven levels, and 6,889 with 256.
     """
 
     __slots__ = ("age_ms", "expired", "issued", "known", "recent", "warm_up")
 
     def __init__(self) -> None:
         super().__init__()
-        #: The counts of `state.scoring.segment_scores.SegmentScores`; ``warm_up`` is its, too.
+        #: The counts of `state.scoring.segment_scores.SegmentScores`; so is ``warm_up``.
         self.issued = 0
         self.known = 0
         self.age_ms = 0

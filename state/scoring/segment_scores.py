@@ -23,8 +23,8 @@ _GRAIN: Final = 1.5 * 2.0**22
 _SUMS: Final = 4  # sums a band: n, Σy, Σp, Σp²
 _BOOK: Final = BANDS * _SUMS
 _ROOT: Final = math.sqrt(2.0 / math.pi)
-_HEAD: Final = Struct("<IIIQI")
-_BAND: Final = Struct("<IIdd")
+_HEAD: Final = Struct("<4QI")
+_BAND: Final = Struct("<QQdd")
 _LAST: Final = Struct("<2d")
 
 
@@ -37,10 +37,10 @@ class SegmentScores:
     as in `state.scoring.scores`, so sums are exact: a revised label leaves no trace of the one before. Draws are not
     counted.
 
-    Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), a mask of the bands that have
+    Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), a mask of the bands that have
     events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n
-    and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then the warm-up, then `Recent`.
-    57 bytes without events, and 981 at most.
+    and Σy (u64 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then the warm-up, then `Recent`.
+    69 bytes without events, and 1,217 at most.
     """
 
     __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent", "warm_up")

@@ -142,7 +142,29 @@ def test_an_outcome_between_counts_as_the_nearer_one() -> None:
     assert (sum(found.zeros), sum(found.ones)) == (2, 2)
 
 
-@pytest.mark.parametrize("counts", [bytearray, partial(array, "I")], ids=["small", "large"])
+@pytest.mark.parametrize("most", [0xFF, 0xFFFF_FFFF])
+def test_a_count_grows_over_the_limit_of_its_width(most: int) -> None:
+    last = 2 * FINE - 1
+    counts = ranking.together(ranking.raised(ranking.nothing(), 0, 1), ranking._packed([0] * last + [most]))
+    assert counts is not None
+    counts = ranking.raised(counts, last, 1)
+    again, _ = ranking.decode(ranking.encode(counts, most + 2), 0)
+    for found in (counts, again):
+        assert (found[0], found[last], sum(found)) == (1, most + 1, most + 2)
+    less = ranking.without(ranking.raised(counts, last, -1), ranking.raised(ranking.nothing(), 0, 1))
+    assert less is not None
+    assert list(less) == [0] * last + [most]
+
+
+def test_an_event_that_is_not_counted_cannot_be_taken_out() -> None:
+    for counts in (ranking.nothing(), array("I", [0] * 2 * FINE), array("Q", [0] * 2 * FINE)):
+        with pytest.raises((ValueError, OverflowError)):
+            ranking.raised(counts, 0, -1)
+
+
+@pytest.mark.parametrize(
+    "counts", [bytearray, partial(array, "I"), partial(array, "Q")], ids=["small", "large", "huge"]
+)
 @pytest.mark.parametrize("events", [255, 2**32 - 1, 2**32, 2**63])
 def test_counts_are_read_again_however_many_events_there_were(counts: Callable[..., Counts], events: int) -> None:
     found = counts([n % 200 for n in range(2 * FINE)])

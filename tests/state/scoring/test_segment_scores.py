@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.scoring.cells import Bin
 from state.scoring.recent import LEAST, RECENT
 from state.scoring.scores import Scores
+from state.scoring.segment_pairs import SegmentPairScores
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores, revise
 
 CHANCE = st.floats(0, 1) | st.sampled_from([0.0, *EDGES, 1.0])
@@ -52,8 +54,22 @@ def test_largest_row_is_the_documented_one() -> None:
     for window in range(1, 10):
         for _ in range(LEAST):
             scores.observe(0.5, 0.5, 1.0, window)
-    assert len(SegmentScores().encode()) == 57
-    assert len(scores.encode()) == 57 + 2 * BANDS * 24 + (RECENT + 1) * 28 == 981
+    assert len(SegmentScores().encode()) == 69
+    assert len(scores.encode()) == 69 + 2 * BANDS * 32 + (RECENT + 1) * 28 == 1217
+
+
+@pytest.mark.parametrize("kind", [SegmentScores, SegmentPairScores])
+def test_a_segment_may_have_more_than_2_32_forecasts(kind: type[SegmentScores | SegmentPairScores]) -> None:
+    scores = kind()
+    scores.issued, scores.known, scores.expired = 2**33, 2**32, 2**34
+    again = kind.decode(scores.encode())
+    assert (again.issued, again.known, again.expired) == (2**33, 2**32, 2**34)
+
+
+def test_a_band_of_a_segment_may_have_more_than_2_32_events() -> None:
+    scores = SegmentScores()
+    scores.count("raw", 3, Bin(2.0**33, 2.0**31, 2.0**32, 2.0**29, 0.0))
+    assert SegmentScores.decode(scores.encode()).bands("raw")[3][:4] == (2.0**33, 2.0**31, 2.0**32, 2.0**29)
 
 
 @given(st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), max_size=30))
