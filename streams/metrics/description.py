@@ -115,7 +115,7 @@ def describe(
         }
         for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
-    return described | _standing(found, stream, described, now_ms, idle_ms) if whole else described
+    return described | _standing(found, stream, described, now_ms, idle_ms, policy) if whole else described
 
 
 def _gauged(found: StateRows, stream: str, _: Policy | None) -> dict[str, float | None]:
@@ -137,14 +137,16 @@ def _vectors(found: StateRows, stream: str, since_ms: int | None) -> dict[str, A
     return {config: vectors.describe(each, since_ms) for config, each in sorted(by_config.items())}
 
 
-def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int) -> dict[str, Any]:
+def _standing(
+    found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int, policy: Policy | None
+) -> dict[str, Any]:
     """Return a stream's course and its standing; nothing before its first record."""
     courses = found.of(kinds.COURSE, stream)
     if not courses:
         return {}
     course = reduce(add, courses.values())
     now_ms = max(now_ms, course.forecast_ms, course.label_ms)
-    state = standing.state(described, course, now_ms, idle_ms)
+    state = standing.state(described, course, now_ms, idle_ms, policy)
     from_ms = state["since_ms"]
     if state["state"] not in ("withheld", "off", "right") or from_ms is None:
         from_ms = standing.right_since(course, (described.get("warm_up") or {}).get("until_ms"))

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from state.coverage import UNLABELLED
+from state.policy import Policy
 from state.scoring.ages import DAY_MS, HOUR_MS
-from state.scoring.course import ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
+from state.scoring.course import DAYS, ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
 from streams.metrics.segments import mark
 
 #: The states, most urgent first.
@@ -17,9 +18,11 @@ WIDE: Final = 1.96
 #: Forecasts have stopped after this long: if nearly every hour had one, and if not.
 STEADY_MS, UNSTEADY_MS = 2 * HOUR_MS, 25 * HOUR_MS
 STEADY: Final = 20
-#: Labels have stopped after this many days, and this many times the longest gap between days with labels.
+#: Labels have stopped after this many days, and this many times the longest gap between days with labels. Where silence
+#: is a label, so few days with another one show no gap.
 UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
+FEW: Final = 3
 #: A day that is off by this many standard errors was not right. The last days together are off if they are off by one
 #: standard error more, and by this share of the outcomes, even before the alarm, which counts windows of outcomes.
 FAR: Final = 4.0
@@ -58,13 +61,16 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
     }
 
 
-def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
+def state(
+    described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0, policy: Policy | None = None
+) -> dict[str, Any]:
     """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and ``todo``, the remedy.
 
     ``described``: the stream, from `streams.metrics.description.describe`; warm-up, ``withheld``, alarms and segments.
     ``course``: of all partitions.
     ``now_ms``: stream time of the partitions.
     ``idle_ms``: time since the worker's last batch.
+    ``policy``: the stream's present configuration.
     """
     warm_up = described.get("warm_up") or {"partitions": 0, "of": 0, "until_ms": None, "why": None}
     silent = max(now_ms - course.forecast_ms, idle_ms)
@@ -83,7 +89,7 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
         return _told("off", *off, _TODO["off"])
     begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
     waited = now_ms - (course.label_ms or begun)
-    if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0) * DAY_MS:
+    if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0, policy) * DAY_MS:
         none = "No label has come since then." if course.label_ms else "No label has ever come: raw scores are served."
         still = " What was learnt is still served." if course.label_ms else ""
         return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
@@ -113,6 +119,7 @@ _TODO: Final = {
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
     "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
+    "immature": "Nothing: labels are learnt when their forecasts are as old as `matures` says.",
     "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
     "few": "Nothing: it takes some more labels.",
     "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
@@ -121,6 +128,7 @@ _TODO: Final = {
 }
 _WARMING: Final = {
     "unknown": "Raw scores are served. No label is known yet.",
+    "immature": "Raw scores are served. Labels have come, and are learnt when their forecasts have matured.",
     "unlabelled": "Raw scores are served: most forecasts have no label.",
     "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
     "unsupported": "Raw scores were served so far: others are served once the labels support them.",
@@ -204,14 +212,20 @@ def _deviations(sums: Sequence[float]) -> float:
     return WIDE * (told["served"] - told["happened"]) / told["chance"] if told["chance"] else 0.0
 
 
-def _patience(course: Course, until_ms: int) -> float:
+def _patience(course: Course, until_ms: int, policy: Policy | None) -> float:
     """Return the number of days without a label after which labels have stopped.
 
-    After a warm-up nothing counts until labels of later forecasts come. That time is not a gap.
+    After a warm-up nothing counts until labels of later forecasts come. That time is not a gap. The first label may be
+    as late as forecasts mature. Labels that silence implies show nothing: frauds may be rarer than one a week.
     """
-    days = sorted(at for at, sums in course.days.items() if sums[KNOWN])
+    silence = None if policy is None else policy.silence
+    least = UNLABELLED_DAYS if policy is None or course.label_ms else max(UNLABELLED_DAYS, policy.matures_ms / DAY_MS)
+    other = {at: sums[KNOWN] * (silence or 0.0) - sums[ONES] for at, sums in course.days.items()}
+    days = sorted(at for at, sums in course.days.items() if (sums[KNOWN] if silence is None else other[at]))
+    if silence is not None and len(days) < FEW:
+        return max(least, DAYS)
     gaps = [b - a for a, b in pairwise(days) if (a * DAY_MS < until_ms) == (b * DAY_MS < until_ms)]
-    return max(UNLABELLED_DAYS, GAPS * max(gaps, default=0))
+    return max(least, GAPS * max(gaps, default=0))
 
 
 def _sum(parts: Iterable[Sequence[float]]) -> list[float]:

@@ -45,7 +45,8 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, A
     if warming:
         seen = [coverages[n] for n, each in serving.items() if not each.warmed_ms and n in coverages]
         if not any(each.calibrator.learnt for each in warming):
-            why = "unknown"
+            labelled = any(each.label_ms for each in found.of(kinds.COURSE, stream).values())
+            why = "immature" if labelled else "unknown"
         elif any(each.uncovered for each in seen):
             why = "unlabelled"
         else:
@@ -67,6 +68,7 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, A
 
 _WHY = {
     "unknown": "raw scores are served. No outcome is known yet.",
+    "immature": "raw scores are served. Outcomes have come, and are learnt when their forecasts have matured.",
     "unlabelled": "raw scores are served. Most forecasts have no label yet.",
     "few": "too few labels have come to say whether most forecasts get one.",
     "unsupported": "raw scores were served so far. Others are served once outcomes support them.",

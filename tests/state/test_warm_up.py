@@ -111,6 +111,11 @@ def test_who_is_served_raw_scores_is_told_why() -> None:
     worker = Worker(Policies([("s", Policy())]))
     worker.fold(forecast(0))
     assert words(worker.table) == "Warm-up: raw scores are served. No outcome is known yet."
+    slow = Policy(matures_ms=9_000)
+    worker = Worker(Policies([("s", slow)]))
+    worker.fold(forecast(0), outcome(0, 0, 1.0, 5))
+    said = "Warm-up: raw scores are served. Outcomes have come, and are learnt when their forecasts have matured."
+    assert words(worker.table, slow) == said
     for policy, why in (
         (Policy(), "too few labels have come to say whether most forecasts get one."),
         (Policy(unlabelled="alike"), "raw scores were served so far. Others are served once outcomes support them."),

@@ -109,11 +109,40 @@ def test_labels_have_stopped_after_twice_their_longest_gap() -> None:
     assert standing.state(described(), weekly, at(29.5))["state"] == "right"
 
 
+def test_labels_that_silence_implies_do_not_make_rare_frauds_overdue() -> None:
+    policy = Policy(silence=0.0, matures_ms=10 * DAY_MS)
+    rare = Course()
+    for day in range(30):
+        rare.issue(at(day))
+        rare.resolve(0.1, 0.1, float(day % 6 == 0), at(day))
+        if day % 6 == 0:
+            rare.label_ms = at(day)
+    assert standing.state(described(), rare, at(29.5))["state"] == "no labels"
+    assert standing.state(described(), rare, at(29.5), policy=policy)["state"] == "right"
+    assert standing.state(described(), rare, at(37), idle_ms=0, policy=policy)["state"] == "no input"
+    for day in range(30, 40):
+        rare.issue(at(day))
+        rare.resolve(0.1, 0.1, 0.0, at(day))
+    assert standing.state(described(), rare, at(39.5), policy=policy)["state"] == "no labels"
+
+
+def test_before_the_first_label_forecasts_may_grow_as_old_as_they_mature() -> None:
+    young = course(8, lambda _: 0.1, lambda _: 0.1, labels=False)
+    for policy, state in ((Policy(matures_ms=10 * DAY_MS), "warming up"), (Policy(), "no labels")):
+        told = standing.state(described(warm=1, why="unknown"), young, at(8), policy=policy)
+        assert told["state"] == state
+
+
 def test_a_stream_warms_up_until_labels_are_overdue() -> None:
     young = course(2, lambda _: 0.1, lambda _: 0.1, labels=False)
     told = standing.state(described(warm=1, why="unknown"), young, at(2))
     assert (told["state"], told["since_ms"]) == ("warming up", START)
     assert "No label is known yet" in told["words"]
+    told = standing.state(described(warm=1, why="immature"), young, at(2))
+    assert (told["words"], told["todo"]) == (
+        "Raw scores are served. Labels have come, and are learnt when their forecasts have matured.",
+        "Nothing: labels are learnt when their forecasts are as old as `matures` says.",
+    )
     old = course(5, lambda _: 0.1, lambda _: 0.1, labels=False)
     told = standing.state(described(warm=1, why="unknown"), old, at(5))
     assert told["state"] == "no labels"
