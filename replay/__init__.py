@@ -1,3 +1,5 @@
 """Replay of history: the engine over topics or files, several configurations beside one another."""
 
-import agents  # noqa: F401 - chooses between the compiled and the interpreted engine before `state` is imported
+from agents.compiled import place  # `agents` chooses between the engines before `state` is imported
+
+__path__ = place(__name__)

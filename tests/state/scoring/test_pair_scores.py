@@ -144,7 +144,7 @@ def test_several_segments_take_an_event_at_once() -> None:
     observe_segments([alone], raw, served, y, 3)
     observe_segments([], raw, served, y, 3)
     assert together == [alone, alone]
-    assert alone.encode()[32:].startswith(of([(raw, served, y)]).encode())
+    assert alone.encode()[44:].startswith(of([(raw, served, y)]).encode())
 
 
 def in_windows(events: list[Event], each: int = 300) -> SegmentPairScores:
@@ -207,13 +207,13 @@ def test_rows_of_segments_have_the_sizes_that_the_notes_say() -> None:
         for window in range(RECENT + 3):
             for _ in range(LEAST):
                 observe_segments([scores], raw, served, 0.0, window * TOGETHER)
-        return len(scores.encode()) - 32 - len(PairScores.encode(scores))
+        return len(scores.encode()) - 44 - len(PairScores.encode(scores))
 
     wide = tuple((i + 1) / 257.0 for i in range(256))
     sizes = [recent(Classwise([1.0 / k] * k), Probs([1.0 / k] * k)) for k in (3, 8)]
-    assert [32 + 533 + size for size in sizes] == [1363, 2263]
+    assert [44 + 533 + size for size in sizes] == [1375, 2275]
     sizes = [recent(Quantiles(wide[:m], wide[:m]), Normal(0.0, 1.0)) for m in (7, 256)]
-    assert [32 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [829, 6877]
+    assert [44 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [841, 6889]
 
 
 def test_what_is_kept_follows_the_kind_of_forecast() -> None:
