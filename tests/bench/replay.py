@@ -29,6 +29,7 @@ from streams.records.limits import Limits
 ALONE = (
     "identity",
     "histogram",
+    "prudent+certified",
     "minimax",
     "regret_matching",
     "platt",
