@@ -19,8 +19,20 @@ SECONDS: Final = 5.0
 HOST, PORT = "127.0.0.1", 9464
 
 
-def asked(host: str, port: int, path: str, seconds: float, *, tls: bool, **headers: str) -> tuple[int, str]:
-    """Ask a process of this machine that listens at an address; return the status and the text of its answer."""
+def asked(
+    host: str,
+    port: int,
+    path: str,
+    seconds: float,
+    *,
+    tls: bool,
+    most: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Ask a process of this machine that listens at an address; return the status and the text of its answer.
+
+    ``most``: bytes of the answer to read; None: all.
+    """
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = HOST
     connection = HTTPConnection(host, port, timeout=seconds)
@@ -31,9 +43,9 @@ def asked(host: str, port: int, path: str, seconds: float, *, tls: bool, **heade
         trusting.verify_mode = ssl.CERT_NONE
         connection = HTTPSConnection(host, port, timeout=seconds, context=trusting)
     with closing(connection):
-        connection.request("GET", path, headers=headers)
+        connection.request("GET", path, headers=headers or {})
         answer = connection.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
+        return answer.status, answer.read(most).decode(errors="replace")
 
 
 def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
@@ -42,10 +54,10 @@ def status(environment: Mapping[str, str], path: str = "/healthz", port: int | N
         port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
     host, tls = environment.get("TRUEUP_METRICS_HOST", HOST), bool(environment.get("TRUEUP_METRICS_CERTFILE"))
     try:
-        answered, said = asked(host, port, path, SECONDS, tls=tls)
+        answered, said = asked(host, port, path, SECONDS, tls=tls, most=100)
     except (OSError, HTTPException) as exc:
         return False, str(exc) or type(exc).__name__
-    return answered == 200, said[:100].strip()
+    return answered == 200, said.strip()
 
 
 def main(arguments: Sequence[str] = ()) -> int:

@@ -80,4 +80,4 @@ class OtherStages:
             given = b64encode(f"{access.username}:{now(access.password)}".encode()).decode()
             headers["Authorization"] = f"Basic {given}"
         tls = access.certfile is not None
-        return health.asked(self.settings.metrics_host, port, path, SECONDS, tls=tls, **headers)[1]
+        return health.asked(self.settings.metrics_host, port, path, SECONDS, tls=tls, headers=headers)[1]
