@@ -16,7 +16,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 #: The compiled copy: `PACKAGES` as they are, with the compiled modules beside their sources.
 PLACE: Final = ROOT / ".compiled"
 STAMP: Final = "STAMP"
-PACKAGES: Final = ("replay", "state", "streams")
+ENGINE: Final = ("state", "streams")
+PACKAGES: Final = ("replay", *ENGINE)
 #: Set to "no" to run interpreted in any case, to "yes" to run compiled or not at all.
 VARIABLE: Final = "TRUEUP_COMPILED"
 
@@ -81,7 +82,7 @@ def missing(environment: Mapping[str, str]) -> str | None:
         return "nothing was compiled; in a checkout `make compiled` does, with a C compiler"
     if found != stamp(ROOT):
         return "the sources changed since `make compiled`"
-    if any(package in sys.modules and not _ours(package) for package in PACKAGES[1:]):  # `replay` chooses by itself
+    if any(package in sys.modules and not _ours(package) for package in ENGINE):  # `replay` has the `place` of its own
         return "the sources were imported first"
     return None
 
