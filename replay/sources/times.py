@@ -55,7 +55,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 #: A number with an exponent: spreadsheets cut digits, others leave out zeros. A column was cut if the last digit of
 #: every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(\d\d)", re.ASCII)
-_DAYS_MS: Final = 100_000
+_CUT_MS: Final = 100_000
 #: A time of day, or a duration as pandas writes it.
 _OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
 #: Other formats of times. One that fits is proposed, not used.
@@ -160,7 +160,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         kind = next(iter(kinds), "")
         if to_ms := dict(_UNITS).get(kind):
             shorts = (_ROUNDED.fullmatch(cell) for cell in texts if cell)
-            if all(short and 10.0 ** (int(short[2]) - len(short[1] or "")) * to_ms > _DAYS_MS for short in shorts):
+            if all(short and 10.0 ** (int(short[2]) - len(short[1] or "")) * to_ms > _CUT_MS for short in shorts):
                 at = next(at for at, cell in enumerate(texts) if cell)
                 raise column.wrong(at, ", whose last digits were cut; export the column with all of them")
     notes = []

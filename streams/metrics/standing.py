@@ -220,8 +220,11 @@ def _patience(course: Course, until_ms: int, policy: Policy | None) -> float:
     """
     silence = None if policy is None else policy.silence
     least = UNLABELLED_DAYS if policy is None or course.label_ms else max(UNLABELLED_DAYS, policy.matures_ms / DAY_MS)
-    other = {at: sums[KNOWN] * (silence or 0.0) - sums[ONES] for at, sums in course.days.items()}
-    days = sorted(at for at, sums in course.days.items() if (sums[KNOWN] if silence is None else other[at]))
+    days = sorted(
+        at
+        for at, sums in course.days.items()
+        if (sums[KNOWN] if silence is None else sums[ONES] != silence * sums[KNOWN])
+    )
     if silence is not None and len(days) < FEW:
         return max(least, DAYS)
     gaps = [b - a for a, b in pairwise(days) if (a * DAY_MS < until_ms) == (b * DAY_MS < until_ms)]
