@@ -74,10 +74,9 @@ class Places:
         """Return the first offset to read of each input: the last record in the rows, to see that it is the same."""
         found = {}
         for tp in self.committed:
-            (fence, _), earliest = self.applied(tp), self.earliest[tp]
-            _, journal = self.taken_up[tp.partition]
-            known = journal.last[self.inputs.sources.index(tp.topic)] != NONE and fence > earliest
-            found[tp] = fence - 1 if known else max(fence, earliest)
+            (fence, _), (_, journal) = self.applied(tp), self.taken_up[tp.partition]
+            known = journal.last[self.inputs.sources.index(tp.topic)] != NONE
+            found[tp] = max(fence - known, self.earliest[tp])
         return found
 
     def uncommitted(self) -> dict[TP, int]:

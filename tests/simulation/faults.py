@@ -15,7 +15,7 @@ from streams.faust.claims import UNFINISHED
 from streams.kafka.topics import TopicsError
 from tests.simulation.group import Commit, Place
 from tests.simulation.loop import Process, within
-from tests.simulation.plan import AMID, ANSWER, INTAKE, LOST_TAIL, OPERATOR, STAGES, WORKER, Fault
+from tests.simulation.plan import AMID, ANNOUNCEMENT, ANSWER, INTAKE, LOST_TAIL, OPERATOR, STAGES, WORKER, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import Actor, World
@@ -101,6 +101,8 @@ class Faults:
         topics, base = {topic for topic, _ in request.topics}, self._world.base
         if place == ANSWER:
             return bool(topics & {*base.outputs})
+        if place == ANNOUNCEMENT:
+            return base.configurations in topics
         # A checkpoint begins with its entry in the topic of the journal.
         return place == "an append" or (place == "a checkpoint" and any("journal" in topic for topic in topics))
 

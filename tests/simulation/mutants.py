@@ -14,7 +14,6 @@ from state.journal import NONE, Journal
 from streams.faust import fetching, state_table, stores, write_ring
 from streams.faust.changelog import Changelog, Writer
 from streams.faust.outputs import Heard, Outputs
-from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
@@ -248,13 +247,6 @@ async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 
-def _reads_the_last(positions: Any) -> Any:
-    def mutant(self: Places) -> dict[TP, int]:
-        return {tp: min(at, max(self.applied(tp)[0] - 1, 0)) for tp, at in positions(self).items()}
-
-    return mutant
-
-
 async def _never_cut(*_: object) -> int:
     await asyncio.sleep(0)
     return 1 << 62
@@ -313,9 +305,6 @@ MUTANTS: Final = {
     "what moved is answered": Bug([(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))], MOVING),
     "rows that were found damaged are restored from where the recovery before ended": Bug(
         [(BatchConsumer, "_claim", lambda _: _vetted_alone)], struck("damaged disk")
-    ),
-    "the last record that was applied is to be read again although it is deleted": Bug(
-        [(Places, "positions", _reads_the_last)], struck("retention")
     ),
     "a reader does not ask whether the log was cut behind it": Bug(
         [(fetching, "end_of_epoch", lambda _: _never_cut)], struck(LOST_TAIL)

@@ -71,6 +71,8 @@ class Fault(NamedTuple):
 #: What stands in the kinds that strike amid a request, before the request, and which requests those are.
 AMID: Final = " amid "
 ANSWER: Final = "an answer"
+#: That a worker says under which configuration it answers from there on.
+ANNOUNCEMENT: Final = "an announcement"
 PLACES: Final = ("an append", ANSWER, "a checkpoint", "a commit", "a claim", "a rebalance", "a look")
 #: How those begin after which a process stands still or alone, and after which it may not know that others took over.
 STANDING: Final = ("pause", "cut")
@@ -320,9 +322,11 @@ def _audited(plan: Plan, rng: random.Random) -> Plan:
         *(_at_operator(rng, AUDITOR, rng.random() * plan.feed) for _ in range(rng.choice((0, 1, 2)))),
     ]
     workers = [name for name, stage in plan.names.items() if stage == WORKER]
-    if "--checkpoint" in options and len(workers) > 1:  # what was compared comes again, from one that stood still
-        long = 3 * SESSION + 12 * rng.random()
-        faults.append(Fault(f"pause{AMID}{ANSWER}", rng.choice(workers), rng.random() * plan.feed, 1, long))
+    if "--checkpoint" in options and len(workers) > 1:
+        # What was compared comes again, or who answered before is said late, by one that stood still.
+        at, long = rng.random() * plan.feed, 3 * SESSION + 12 * rng.random()
+        place, at = rng.choice(((ANSWER, at), (ANNOUNCEMENT, 0.0)))
+        faults.append(Fault(f"pause{AMID}{place}", rng.choice(workers), at, 1, long))
     return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
 
 
@@ -369,11 +373,20 @@ def _unheard(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
     return plan._replace(faults=(*plan.faults, Fault("kill", one, at, 0, 0.2), cut))
 
 
+def _stopped_alone(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
+    """Tell a worker to stop that a cut amid a commit has put out of its group; nothing else happens to it."""
+    one, at, long = rng.choice(workers), 1 + 2 * rng.random(), 3 * SESSION + 4 * rng.random()
+    others = [fault for fault in plan.faults if fault.worker != one]
+    stop = Fault("stop", one, at + 1 + 2 * SESSION, 0, 0)
+    return plan._replace(faults=(*others, Fault(f"cut{AMID}a commit", one, at, 1, long), stop))
+
+
 #: Scenes that chance would seldom draw, and how many of the histories of workers alone without a task have one.
 SCENES: Final[tuple[Callable[[Plan, list[str], random.Random], Plan], ...]] = (
     _quiet_end,
     _damaged_meanwhile,
     _unheard,
+    _stopped_alone,
 )
 AIMED: Final = 0.25
 
