@@ -52,6 +52,8 @@ _ISO: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+#: A number since 1970 with marks between its thousands.
+_GROUPED: Final = re.compile(r"\d{1,3}([,.' ])\d{3}(?:\1\d{3}){2,5}", re.ASCII)
 #: A number with an exponent: spreadsheets cut digits, others leave out zeros. A column was cut if the last digit of
 #: every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(\d\d)", re.ASCII)
@@ -63,6 +65,7 @@ _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
     *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
     *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
+    "%a %b %d %Y",
     *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d", "%Y年%m月%d日"),
 )
 _CLOCKS: Final = (
@@ -85,7 +88,7 @@ _CLOCKS: Final = (
 )
 _OTHERS: Final = (
     *("%Y%m", "%Y-%m", "%Y/%m", "%Y%m%d%H", "%Y-%j", "%Y%j", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
-    *("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y"),
+    *(f"%a {day} %H:%M:%S {rest}" for day in ("%b %d", "%d %b") for rest in ("%Y", "%Z %Y", "%z %Y", "%Y %Z")),
 )
 #: A format is proposed after so many cells were tried.
 _TRIED: Final = 10_000
@@ -233,6 +236,8 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
             return ISO, clock.ms(datetime.fromisoformat(cell))
         except ValueError:
             pass  # as related programs write it
+    if grouped := _GROUPED.fullmatch(cell):
+        cell = cell.replace(grouped[1], "")
     if _NUMBER.fullmatch(cell):
         return _number(cell, clock)
     match = _ISO.fullmatch(cell)
@@ -270,8 +275,10 @@ def _parsed(form: str, cell: str) -> datetime:
     try:
         time = datetime.strptime(cell, form)  # noqa: DTZ007 - the zone is the clock's if the format has none
     except ValueError:
-        # More digits than microseconds have, an offset of hours alone, or a whole number that was stored as a float.
+        # More digits than microseconds have, an offset of hours alone, the name of a zone behind its offset, or a whole
+        # number that was stored as a float.
         other = re.sub(r"([.,]\d{6})\d+", r"\1", cell.removesuffix(".0"))
+        other = re.sub(r"([+-]\d{4}) \([\w ]+\)$", r"\1", other)
         other = re.sub(r"([+-]\d\d)$", r"\g<1>00", other) if form.endswith("%z") else other
         time = datetime.strptime(other, form)  # noqa: DTZ007 - the same
     if "%Z" in form and time.tzinfo is None:
@@ -342,7 +349,7 @@ def formats(text: str) -> list[str]:
 
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
     """Return the formats by which most cells are plausible times."""
-    made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z")))
+    made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z", " GMT%z")))
     some = [form for form in (*made, *_OTHERS) if any(_fits(form, cell, clock) for cell in cells[:2])]
     fits = {form: sum(_fits(form, cell, clock) for cell in cells) for form in some}
     return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]

@@ -240,6 +240,12 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("01JAN2026:10:00:00.000"), PLAIN, "--time-format '%d%b%Y:%H:%M:%S.%f'"),  # SAS
         (timed("2026-01-13-10.00.00.000000"), PLAIN, r"--time-format '%Y-%m-%d-%H\.%M\.%S\.%f'"),  # Db2
         (timed('"Jan 13, 2026 @ 10:00:00.000"'), PLAIN, r"--time-format '%b %d, %Y @ %H:%M:%S\.%f'"),  # Kibana
+        (
+            timed("Tue Jan 13 2026 10:00:00 GMT+0100 (Central European Standard Time)"),
+            PLAIN,
+            "'%a %b %d %Y %H:%M:%S GMT%z'",
+        ),
+        (timed("Tue 13 Jan 10:00:00 2026 UTC"), PLAIN, "'%a %d %b %H:%M:%S %Y %Z'"),  # PostgreSQL
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
@@ -376,6 +382,7 @@ def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, writte
         ("2026-10-25 02:30 CEST", "2026-10-25T00:30"),
         ("2026-10-25 02:30 CET", "2026-10-25T01:30"),
         ("639028224000000000", "2026-01-01T00:00"),  # ticks of .NET are no ns of 1990
+        ('"1,767,225,600,000"', "2026-01-01T00:00"),  # from a spreadsheet
     ],
 )
 def test_zones_are_read_by_their_names_and_ticks_as_what_they_are(tmp_path: Path, time: str, utc: str) -> None:

@@ -373,20 +373,11 @@ def _unheard(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
     return plan._replace(faults=(*plan.faults, Fault("kill", one, at, 0, 0.2), cut))
 
 
-def _stopped_alone(plan: Plan, workers: list[str], rng: random.Random) -> Plan:
-    """Tell a worker to stop that a cut amid a commit has put out of its group; nothing else happens to it."""
-    one, at, long = rng.choice(workers), 1 + 2 * rng.random(), 3 * SESSION + 4 * rng.random()
-    others = [fault for fault in plan.faults if fault.worker != one]
-    stop = Fault("stop", one, at + 1 + 2 * SESSION, 0, 0)
-    return plan._replace(faults=(*others, Fault(f"cut{AMID}a commit", one, at, 1, long), stop))
-
-
 #: Scenes that chance would seldom draw, and how many of the histories of workers alone without a task have one.
 SCENES: Final[tuple[Callable[[Plan, list[str], random.Random], Plan], ...]] = (
     _quiet_end,
     _damaged_meanwhile,
     _unheard,
-    _stopped_alone,
 )
 AIMED: Final = 0.25
 

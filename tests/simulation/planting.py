@@ -29,6 +29,9 @@ RARE: Final = {
     "what is fetched while somebody seeks is taken": (
         "records are taken in one step: a seek comes between only while a restored row is handed on"
     ),
+    "a rebalance amid a stop closes the connections under a commit": (
+        "a worker must join its group just when it stops, while its last commit waits, as in seed 30000512"
+    ),
 }
 
 
