@@ -10,7 +10,7 @@ from cli.options import STATUSES, commands
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
-from state.kind import KINDS, KeyPart
+from state.kind import KINDS, Form, KeyPart
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PROCESS, STREAM_SERIES
@@ -136,7 +136,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 #: The head of the table of rows.
-ROWS: Final = ("kind", "key", "rows", "version", "in a rescale", "metrics")
+ROWS: Final = ("kind", "key", "rows", "version", "payload", "in a rescale", "metrics")
 
 
 def state_format(page: str) -> str:
@@ -155,6 +155,7 @@ def state_format(page: str) -> str:
             ),
             kind.rows,
             ", ".join(map(str, sorted(kind.forms))),
+            ", ".join(sorted({_described(form) for form in kind.forms.values()})),
             kind.moves.value,
             "yes" if kind.shown else "",
         )
@@ -162,6 +163,12 @@ def state_format(page: str) -> str:
     ]
     rest = after[after.index("\n\n") :]
     return before + "\n".join(_table(ROWS, found)) + rest
+
+
+def _described(form: Form) -> str:
+    """Return where the payload of a form is described: by the class that it holds, or by what writes it, or here."""
+    module = (form.encode if form.type.__module__ == "builtins" else form.type).__module__ or "builtins"
+    return "below" if module == "builtins" else f"`{module.replace('.', '/')}.py`"
 
 
 def _part(part: KeyPart) -> str:
