@@ -69,6 +69,11 @@ CONTENDERS = (
         (sys.executable, "-m", "tests.bench.rivals.plain", *_ARGUMENTS),
         "RocksDB + changelog, acked beside answers, before offsets; learns twice after a crash; restores nothing",
     ),
+    Contender(
+        "plain loop, all records",
+        (sys.executable, "-m", "tests.bench.rivals.plain", *_ARGUMENTS, "all"),
+        "as the plain loop; writes records with as many fields as trueup, one for each outcome, too, and packs them",
+    ),
     Contender("trueup (histogram)", _WORKER, _GUARANTEES, "histogram"),
     Contender("trueup (default)", _WORKER, _GUARANTEES, DEFAULT_CALIBRATOR),
     Contender(

@@ -43,3 +43,32 @@ def answer(counts: Counts, forecast: dict[str, Any]) -> dict[str, Any]:
         "p": counts[j + 1] / n if n else p,
         "learnt": sum(counts[::2]),
     }
+
+
+def whole(answer: dict[str, Any], record: Any) -> dict[str, Any]:
+    """Return an answer with as many fields as trueup's."""
+    return answer | {
+        "draw": answer["p"],
+        "calibrator": "histogram",
+        "config": "0123abcd",
+        "version": answer["learnt"],
+        "ts": record.timestamp,
+        "applied": record.offset,
+    }
+
+
+def resolved(outcome: dict[str, Any], stream: str, p: float, record: Any) -> dict[str, Any]:
+    """Return what trueup writes for an outcome."""
+    return {
+        "event_id": outcome["event_id"],
+        "stream": stream,
+        "raw": p,
+        "p": p,
+        "draw": p,
+        "y": outcome["y"],
+        "calibrator": "histogram",
+        "version": record.offset,
+        "issued_ts": record.timestamp,
+        "resolved_ts": record.timestamp,
+        "revision": 0,
+    }

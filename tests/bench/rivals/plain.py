@@ -4,7 +4,9 @@ It joins by event id through RocksDB, appends every changed row to a changelog i
 record a forecast. Changelog and answers are sent together and both are acknowledged before offsets are committed, so
 a crash repeats a batch, and learns it twice; nothing is ever restored. It says what the machine can do in Python.
 
-``python -m tests.bench.rivals.plain BROKERS PREFIX DIRECTORY``
+``python -m tests.bench.rivals.plain BROKERS PREFIX DIRECTORY [all]``
+
+With ``all`` it writes what trueup does: records with as many fields, one for each outcome, too, packed by zstd.
 """
 
 import asyncio
@@ -30,24 +32,26 @@ Record = tuple[bytes, bytes]
 class Partition:
     """The state of one partition."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool) -> None:
+        self._whole = whole
         self._store = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
         self._counts: dict[str, job.Counts] = {}
 
     def fold(
         self, records: Iterable[ConsumerRecord[bytes, bytes]], *, forecasts: bool
     ) -> tuple[list[Record], list[Record]]:
-        """Return the changed rows and the answers of a batch of one topic."""
+        """Return the changed rows and what is written for a batch of one topic."""
         rows: dict[bytes, bytes] = {}
         learnt: set[str] = set()
-        answers: list[Record] = []
+        written: list[Record] = []
         for record in records:
             event = orjson.loads(record.value)
             key = event["event_id"].encode()
             row = rows.get(key) or self._store.get(key)
             if forecasts:
                 stream, p, y = event["stream"], event["p"], _EVENT.unpack_from(row)[0] if row else WAITING
-                answers.append((key, orjson.dumps(job.answer(self._calibrator(stream), event))))
+                answer = job.answer(self._calibrator(stream), event)
+                written.append((key, orjson.dumps(job.whole(answer, record) if self._whole else answer)))
             else:
                 _, p = _EVENT.unpack_from(row) if row else (WAITING, -1.0)
                 stream, y = row[_EVENT.size :].decode() if row else "", event["y"]
@@ -55,9 +59,11 @@ class Partition:
             if p >= 0 and y != WAITING:
                 job.learn(self._calibrator(stream), p, y)
                 learnt.add(stream)
+                if self._whole:
+                    written.append((key, orjson.dumps(job.resolved(event, stream, p, record))))
         for stream in learnt:
             rows[b"\0" + stream.encode()] = _COUNTS.pack(*self._counts[stream])
-        return list(rows.items()), answers
+        return list(rows.items()), written
 
     def write(self, rows: Iterable[Record]) -> None:
         """Write rows at once."""
@@ -74,8 +80,9 @@ class Partition:
         return counts
 
 
-async def main(brokers: str, prefix: str, directory: str) -> None:
+async def main(brokers: str, prefix: str, directory: str, written: str = "") -> None:
     """Run until killed."""
+    whole = bool(written)
     consumer = AIOKafkaConsumer(
         f"{prefix}-forecasts",
         f"{prefix}-outcomes",
@@ -85,7 +92,8 @@ async def main(brokers: str, prefix: str, directory: str) -> None:
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=1 << 20,
     )
-    producer = AIOKafkaProducer(bootstrap_servers=brokers, acks="all", max_batch_size=900_000)
+    codec = "zstd" if whole else None
+    producer = AIOKafkaProducer(bootstrap_servers=brokers, acks="all", max_batch_size=900_000, compression_type=codec)
     partitions: dict[int, Partition] = {}
     async with consumer, producer:
         while True:
@@ -94,11 +102,12 @@ async def main(brokers: str, prefix: str, directory: str) -> None:
             fetched = await consumer.getmany(timeout_ms=1000, max_records=8000)
             for tp, records in fetched.items():
                 if tp.partition not in partitions:
-                    partitions[tp.partition] = Partition(Path(directory) / str(tp.partition))
-                partition = partitions[tp.partition]
-                rows, answers = partition.fold(records, forecasts=tp.topic.endswith("forecasts"))
+                    partitions[tp.partition] = Partition(Path(directory) / str(tp.partition), whole=whole)
+                partition, forecasts = partitions[tp.partition], tp.topic.endswith("forecasts")
+                rows, out = partition.fold(records, forecasts=forecasts)
+                topic = f"{prefix}-calibrated" if forecasts else f"{prefix}-resolved"
                 sent += await _send(producer, f"{prefix}-changelog", tp.partition, rows)
-                sent += await _send(producer, f"{prefix}-calibrated", tp.partition, answers)
+                sent += await _send(producer, topic, tp.partition, out)
                 partition.write(rows)
             if sent:
                 await asyncio.gather(*sent)
