@@ -106,11 +106,14 @@ class TakenUp:
 
     async def go_on_behind(self, consumer: AIOKafkaConsumer, positions: dict[TopicPartition, int]) -> None:
         """Go on with the first records that are left, if the settings allow it; else raise DataLossError."""
-        first = await consumer.beginning_offsets(list(positions))
+        first, ends = await consumer.beginning_offsets(list(positions)), await consumer.end_offsets(list(positions))
         for tp, position in positions.items():
-            if position >= (earliest := first[tp]):
+            if (earliest := first[tp]) <= position <= ends[tp]:  # a new leader lacked it for a moment
+                continue
+            if position > ends[tp]:
                 raise DataLossError(
-                    f"{tp.topic}/{tp.partition} was read up to {position}, which it does not have: was it made anew?"
+                    f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {ends[tp]} now: was "
+                    "it made anew?"
                 )
             log.error(unread(tp, position, earliest, self._settings))
             consumer.seek(tp, earliest)

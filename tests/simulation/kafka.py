@@ -56,6 +56,8 @@ RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_COORDINATOR, LOADING, REPLICAS = (
 )
 #: How often an append is there although a broker that leads no more has answered it.
 STANDS: Final = 0.3
+#: How often a leader that has just been elected lacks the end of the log for a moment.
+LACKS: Final = 0.1
 #: How often the coordinator of a group has just moved, or still loads it, when it is asked what the group has
 #: committed.
 AWAY: Final = 0.1
@@ -147,9 +149,11 @@ class Kafka:
             each = list[Any]()
             for n, offset, size in partitions:
                 log = self.logs.get((topic, n))
-                if log is None or (topic, n) in self.moving:
+                moves = (topic, n) in self.moving
+                lacks = log is not None and moves and offset == log.end and self._rng.random() < LACKS
+                if log is None or (moves and not lacks):
                     each.append((n, NOT_LEADER if log else UNKNOWN_TOPIC, -1, -1, [], b""))
-                elif not log.begin <= offset <= log.end:
+                elif lacks or not log.begin <= offset <= log.end:
                     each.append((n, RANGE, log.end, log.end, [], b""))
                 else:
                     each.append((n, OK, log.end, log.end, [], log.read(offset, size)))

@@ -13,6 +13,7 @@ from state import kinds
 from state.journal import NONE, Journal
 from streams.faust import fetching, state_table, stores, write_ring
 from streams.faust.changelog import Changelog, Writer
+from streams.faust.inputs import DataLossError
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
 from streams.faust.state_table import StateTable
@@ -247,6 +248,16 @@ async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
         offsets[TP(self.inputs.settings.changelog, partition)] = None
 
 
+def _never_there(out_of_range: Any) -> Any:
+    async def mutant(self: BatchConsumer, positions: dict[TP, int]) -> None:
+        for tp, position in positions.items():
+            if position >= (await self.earliest_offsets(tp))[tp]:
+                raise DataLossError(f"{tp} has no offset {position}")
+        await out_of_range(self, positions)
+
+    return mutant
+
+
 async def _never_cut(*_: object) -> int:
     await asyncio.sleep(0)
     return 1 << 62
@@ -305,6 +316,9 @@ MUTANTS: Final = {
     "what moved is answered": Bug([(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))], MOVING),
     "rows that were found damaged are restored from where the recovery before ended": Bug(
         [(BatchConsumer, "_claim", lambda _: _vetted_alone)], struck("damaged disk")
+    ),
+    "what a new leader lacks for a moment is lost": Bug(
+        [(BatchConsumer, "_out_of_range", _never_there)], struck("leaders")
     ),
     "a reader does not ask whether the log was cut behind it": Bug(
         [(fetching, "end_of_epoch", lambda _: _never_cut)], struck(LOST_TAIL)

@@ -159,6 +159,16 @@ def test_a_topic_that_ends_before_the_position_ends_the_worker(
     assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 
 
+def test_a_position_that_a_new_leader_lacked_for_a_moment_is_read_on_from(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    brokers.positions[F0] = 10
+    run(consumer._out_of_range({F0: 10}))
+    assert topology.failure is None
+    assert brokers.positions[F0] == 10
+
+
 @pytest.mark.parametrize("when", ["before the brokers are asked", "meanwhile"])
 def test_an_error_of_a_position_that_was_left_is_nothing(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, when: str
