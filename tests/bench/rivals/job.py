@@ -57,15 +57,15 @@ def whole(answer: dict[str, Any], record: Any) -> dict[str, Any]:
     }
 
 
-def resolved(outcome: dict[str, Any], stream: str, p: float, record: Any) -> dict[str, Any]:
+def resolved(event_id: str, stream: str, p: float, y: int, record: Any) -> dict[str, Any]:
     """Return what trueup writes for an outcome."""
     return {
-        "event_id": outcome["event_id"],
+        "event_id": event_id,
         "stream": stream,
         "raw": p,
         "p": p,
         "draw": p,
-        "y": outcome["y"],
+        "y": y,
         "calibrator": "histogram",
         "version": record.offset,
         "issued_ts": record.timestamp,

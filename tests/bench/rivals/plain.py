@@ -60,7 +60,7 @@ class Partition:
                 job.learn(self._calibrator(stream), p, y)
                 learnt.add(stream)
                 if self._whole:
-                    written.append((key, orjson.dumps(job.resolved(event, stream, p, record))))
+                    written.append((key, orjson.dumps(job.resolved(event["event_id"], stream, p, y, record))))
         for stream in learnt:
             rows[b"\0" + stream.encode()] = _COUNTS.pack(*self._counts[stream])
         return list(rows.items()), written
