@@ -27,6 +27,7 @@ from state.engine import Partition
 from state.events import Event, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.ledger import IMMATURE, WAITING
+from state.observer import Observer
 from streams.config.settings import Settings
 from streams.metrics import functions
 from streams.metrics.versions import held
@@ -35,8 +36,8 @@ from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
 from streams.sources.direct import Direct
 
-#: What an observer is told, see `state.observer.Observer`.
-_TOLD: Final = ("opened", "issued", "parked", "labelled", "resolved", "revised", "expired")
+#: What an observer is told.
+_TOLD: Final = tuple(name for name in vars(Observer) if not name.startswith("_"))
 
 
 def _both(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
