@@ -23,10 +23,10 @@ _THREE: Final = Struct("<BdBdBd")
 _TWO: Final = Struct("<BdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
-#: The end of a plain answer: it is calibrated, and all later fields are null; the same up to `carried`. And the end of
-#: a joined forecast.
-_PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
-_UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
+#: Of an answer to one probability: it is calibrated, and the fields up to `carried` are null. And the end of a joined
+#: forecast.
+_CALIBRATED: Final = _TRUE + _NULL * (after("calibrated", "calibrated") - after("calibrated", "carried") - 1)
+_NO_INTERVAL: Final = _NULL * 2
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: Forecasts that are not one probability: keys in JSON, and suffixes of their fields' names.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
@@ -71,14 +71,12 @@ class AvroValues:
                 _long(ts),
                 _SOME,
                 _long(applied),
-                _PLAIN
-                if not (band or points is not None or low is not None or (carried is not None and carried.fields))
-                else _UNCARRIED
-                + (_map(carried.fields) if carried is not None and carried.fields else _NULL)
-                + (_SOME + _text(band) if band else _NULL)
-                + (_NULL if points is None else _SOME + _long(points))
-                + (_NULL * 2 if low is None else _TWO.pack(2, low, 2, cast("float", high)))
-                + (_SOME + _text(why) if why else _NULL),
+                _CALIBRATED,
+                _map(carried.fields) if carried is not None and carried.fields else _NULL,
+                _SOME + _text(band) if band else _NULL,
+                _NULL if points is None else _SOME + _long(points),
+                _NO_INTERVAL if low is None else _TWO.pack(2, low, 2, cast("float", high)),
+                _SOME + _text(why) if why else _NULL,
             )
         )
 
@@ -186,14 +184,8 @@ def texts(carried: dict[str, Any]) -> dict[str, str]:
 def _map(fields: bytes) -> bytes:
     """Return a JSON object as a map of texts that is not null."""
     found: dict[str, str] = texts(orjson.loads(fields))
-    if not found:
-        return _SOME + _NULL
-    parts = [_SOME, _long(len(found))]
-    for name, value in found.items():
-        parts.append(_text(name))
-        parts.append(_text(value))
-    parts.append(_NULL)
-    return b"".join(parts)
+    pairs = b"".join([_text(name) + _text(value) for name, value in found.items()])
+    return _SOME + (_long(len(found)) + pairs if found else b"") + _NULL
 
 
 def _text(value: str) -> bytes:
