@@ -160,9 +160,9 @@ class Registry:
     async def _recognise(self, session: aiohttp.ClientSession) -> None:
         """Raise `RegistryError` if the server is not a registry: any other server also answers 404 for a schema."""
         try:
-            known = await self._answer(session, _TYPES, _ABSENT) is not None
+            known = (await self._ask(session, _TYPES))[0] not in _ABSENT
         except RegistryError:
-            known = True  # the registry is there, but needs a login
+            known = True  # it may be one
         if not known:
             raise RegistryError(
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
@@ -193,21 +193,11 @@ class Registry:
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
     async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
-        url = self._url(path)
-        try:
-            async with session.post(url, json={"schema": text}) as answer:
-                status, reason, body = answer.status, answer.reason, await _body(answer)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise _unasked(url, exc) from exc
-        try:
-            said = orjson.loads(body)
-        except ValueError:
-            said = None
+        status, told, said = await self._ask(session, path, text)
         if status == 200 and isinstance(said, dict):
             return said
         message = said.get("message") if isinstance(said, dict) else None
-        told = f"{url} answered {status} {reason}" + (f": {message}" if message else "")
-        raise (RefusedError if status in _REFUSED else RegistryError)(told)
+        raise (RefusedError if status in _REFUSED else RegistryError)(f"{told}: {message}" if message else told)
 
     async def _collect(
         self,
@@ -244,33 +234,43 @@ class Registry:
         serialized: bool = False,
         absent: tuple[int, ...] = (404,),
     ) -> dict[str, Any] | None:
+        """Return the object at a path; None if the status says that it does not exist."""
         path += "?format=serialized" if serialized else ""
-        found = await self._answer(session, path, absent)
-        if found is not None and not isinstance(found, dict):
+        status, told, said = await self._ask(session, path)
+        if status in absent:
+            return None
+        if status != 200:
+            raise (RegistryForbiddenError if status in _FORBIDDEN else RegistryError)(told)
+        if not isinstance(said, dict):
             raise RegistryError(f"{self._url(path)} answered something else than a JSON object")
-        return found
+        return said
 
-    async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer of a path; None if the status says that it does not exist."""
+    async def _ask(self, session: aiohttp.ClientSession, path: str, schema: str | None = None) -> tuple[int, str, Any]:
+        """Return the status of an answer, the status in words, and its JSON; None if a refusal has none.
+
+        ``schema``: to post; None: nothing is posted.
+        """
         url = self._url(path)
+        method, given = ("GET", None) if schema is None else ("POST", {"schema": schema})
         try:
-            async with session.get(url) as answer:
-                if answer.status in absent:
-                    return None
-                if answer.status != 200:
-                    error = RegistryForbiddenError if answer.status in _FORBIDDEN else RegistryError
-                    raise error(f"{url} answered {answer.status} {answer.reason}")
-                return orjson.loads(await _body(answer))
+            async with session.request(method, url, json=given) as answer:
+                body = await _body(answer)
+                said = orjson.loads(body) if answer.status == 200 else _refusal(body)
+                return answer.status, f"{url} answered {answer.status} {answer.reason}", said
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise _unasked(url, exc) from exc
+            words = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
+            raise RegistryError(f"{url} cannot be asked: {words or type(exc).__name__}") from exc
 
     def _url(self, path: str) -> str:
         return f"{str(self.url).rstrip('/')}/{path}"
 
 
-def _unasked(url: str, exc: Exception) -> RegistryError:
-    said = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
-    return RegistryError(f"{url} cannot be asked: {said or type(exc).__name__}")
+def _refusal(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return what a refusal says; None if it is not JSON."""
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:

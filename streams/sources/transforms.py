@@ -76,14 +76,7 @@ def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Tran
 
         return logistic
     low, high = SCALES[scale] if isinstance(scale, str) else scale
-    width = high - low
-
-    def scaled(value: Any) -> float:  # noqa: ANN401 - whatever stands there
-        if type(value) is not float and type(value) is not int:
-            value = number(value)
-        return float((value - low) / width)
-
-    return scaled
+    return lambda value: float((number(value) - low) / (high - low))
 
 
 def times(unit: str | None, form: str | None, zone: str, field: str) -> Transform:
