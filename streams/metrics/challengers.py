@@ -16,14 +16,6 @@ from streams.metrics.figures import by_name, or_none
 Pair = tuple[str, str]
 
 
-def added(found: Iterable[tuple[Pair, AnyComparison]]) -> dict[Pair, AnyComparison]:
-    """Return the comparison of each pair over several partitions or streams."""
-    totals: dict[Pair, Any] = {}
-    for pair, comparison in found:
-        totals[pair] = totals[pair] + comparison if pair in totals else comparison
-    return totals
-
-
 def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
     """Return the calibrator's name of each configuration, from the recipes in the rows."""
     return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}

@@ -104,7 +104,7 @@ class ChangeSource:
         if self._gauges is None:
             yield Overview(text, standing=standing, cost=thread_time() - used)
             return
-        hidden, last = self._gauges.hidden_streams, self._hidden
+        hidden, last = self._gauges.slots.hidden_streams, self._hidden
         self._hidden = hidden
         counted, told = self._gauges.counted(), hidden if whole or hidden != last else None
         yield Overview(text, counted, fences, told, self._gauges.updated, standing, thread_time() - used)

@@ -94,6 +94,11 @@ class StageMetrics(Collector):
         yield from self._sampler()
 
 
+def by_topic(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the labels of fates of records: each name begins with the topic."""
+    return [tuple(name.split("_", 1)) for name in names]
+
+
 class Folding(StageMetrics):
     """The metrics of a process with engines, one for each partition; as `StageMetrics`, with the inputs' names."""
 
@@ -125,6 +130,12 @@ class Folding(StageMetrics):
     def stage(self, step: int, seconds: float) -> None:
         """Note how long a numbered step of a batch took."""
         self._stages[step].observe(seconds)
+
+    def _fared(self, counter: str, names: Sequence[str], fates: Sequence[int]) -> None:
+        """Count records by fates with these names."""
+        for labels, n in zip(by_topic(names), fates, strict=False):
+            if n:
+                self._counters[counter].labels(*labels).inc(n)
 
     def _redelivered(self, topics: Sequence[int]) -> None:
         """Count records that were folded again after a crash, by their topics; they count only as such."""

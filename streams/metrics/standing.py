@@ -10,6 +10,7 @@ from state.policy import Policy
 from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import DAYS, ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
 from streams.metrics.segments import mark
+from streams.metrics.warm_up import WHY
 
 #: The states, most urgent first.
 STATES: Final = ("no input", "withheld", "off", "no labels", "warming up", "right")
@@ -82,7 +83,7 @@ def state(
     if raw and warm_up["partitions"] < warm_up["of"]:
         where = "" if len(raw) == withheld["of"] else f" in {len(raw)} of {withheld['of']} partitions"
         words = f"Raw scores are served{where}: most forecasts get no label."
-        return _told("withheld", withheld["since_ms"], words, _TODO[UNLABELLED])
+        return _told("withheld", withheld["since_ms"], words, WHY[UNLABELLED][1])
     scored = _scored(described)
     days = _after(course, warm_up["until_ms"])
     if off := _off(described, scored, course, days):
@@ -95,8 +96,8 @@ def state(
         return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
     warms = warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]
     if warms or (warm_up["until_ms"] and not scored):
-        why = warm_up["why"] if warms else "served"
-        return _told("warming up", begun if warms else warm_up["until_ms"], _WARMING[why], _TODO[why])
+        told = WHY[warm_up["why"]] if warms else _SERVED
+        return _told("warming up", begun if warms else warm_up["until_ms"], *told)
     return _told("right", right_since(course, warm_up["until_ms"]), "", "")
 
 
@@ -118,23 +119,12 @@ _TODO: Final = {
     "are off. Runbook: TrueupServedNotCalibrated.",
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
-    "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
-    "immature": "Nothing: labels are learnt when their forecasts are as old as `matures` says.",
-    "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
-    "few": "Nothing: it takes some more labels.",
-    "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
-    "served": "Nothing: their outcomes will show whether they are right.",
-    None: "",
 }
-_WARMING: Final = {
-    "unknown": "Raw scores are served. No label is known yet.",
-    "immature": "Raw scores are served. Labels have come, and are learnt when their forecasts have matured.",
-    "unlabelled": "Raw scores are served: most forecasts have no label.",
-    "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
-    "unsupported": "Raw scores were served so far: others are served once the labels support them.",
-    "served": "Calibrated scores are served. None of them has an outcome yet.",
-    None: "",
-}
+#: Of a warm-up that has ended without an outcome of what was served since.
+_SERVED: Final = (
+    "Calibrated scores are served. None of them has an outcome yet.",
+    "Nothing: their outcomes will show whether they are right.",
+)
 
 
 def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -343,7 +343,7 @@ class Decoder:
 
     def _event(self, record: dict[str, Any]) -> str:
         """Return the engine's name of an event: its id and its scope."""
-        event_id = self._name(record, "event_id")
+        event_id = self._named(record.get("event_id"), "event_id")
         if "scope" not in record:
             return event_id
         name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"

@@ -58,10 +58,14 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
     for output in outputs:
         if type(output) is Calibrated:
             value = encode_calibrated(output) if made is None else made.calibrated(output)
-            calibrated.append((output.key, value, output.ts, headers_of(output.carried)))
+            carried = output.carried
+            headers = NO_HEADERS if carried is None else list(carried.headers)
+            calibrated.append((output.key, value, output.ts, headers))
         elif type(output) is Resolved:
             value = encode_resolved(output) if made is None else made.resolved(output)
-            resolved.append((output.key, value, output.resolved_ts, headers_of(output.carried)))
+            carried = output.carried
+            headers = NO_HEADERS if carried is None else list(carried.headers)
+            resolved.append((output.key, value, output.resolved_ts, headers))
         else:
             record = cast("Rejected", output)
             topic = settings.forecasts if record.topic == FORECASTS else settings.outcomes

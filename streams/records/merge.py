@@ -132,7 +132,7 @@ class RewrittenError(ValueError):
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """The buffered records of one partition."""
+    """The buffered records of one partition. Where they are to be fetched again, a new buffer takes its place."""
 
     partition: int
     sources: Sequence[TP]
@@ -335,19 +335,6 @@ class PartitionBuffer:
         if self.held_since is None:
             self.held_since = now
         return now - self.held_since >= patience
-
-    def restart(self) -> None:
-        """Drop all records, buffered and taken; they will be fetched again."""
-        self.epoch = next(_EPOCHS)
-        self.busy = False
-        self.out.clear()
-        self.journal.clear()
-        self.taken = 0
-        self.known = [(-1, NONE), (-1, NONE)]
-        self.held_since = self.awaited = None
-        self.sizes = [0, 0]
-        for buffer in self.buffers:
-            buffer.clear()
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:

@@ -66,7 +66,7 @@ def encode_resolved(record: Resolved) -> bytes:
         "raw": raw,
         "p": p,
         "draw": draw,
-        "y": _whole(y),
+        "y": int(y) if type(p) is float else _whole(y),
         "calibrator": calibrator,
         "version": version,
         "issued_ts": issued_ts,
