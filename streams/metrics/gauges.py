@@ -77,7 +77,10 @@ class Gauges(Folding):
         #: For each counter by stream, what it counted, by the label of the stream.
         self._by_stream: dict[str, dict[str, int]] = {name: {} for name in (ANSWERED, SCORED, UNTAUGHT)}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
+        self._latencies = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
+        others = {*self._counters, *self._histograms, *self._latencies, *OF_STREAMS}
+        self._always = [name for name in CATALOGUE if name not in others]
 
     # -- what the worker reports -----------------------------------------------------------------------------------
 
@@ -89,7 +92,7 @@ class Gauges(Folding):
                 del held.rows[stream]
         self._counters["opened_partitions"].inc()
         # Start at zero, so that increase() sees the first events. A new stream starts with its first batch.
-        for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden else [])):
+        for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden_streams else [])):
             policy = self._policies.of(stream) if stream else None
             untaught = policy is not None and (policy.entity or policy.label_rate)
             for name in (ANSWERED, SCORED, *([UNTAUGHT] if untaught else [])):
@@ -109,14 +112,9 @@ class Gauges(Folding):
         """Return the snapshot of each partition, for other readers; rows are immutable bytes."""
         return dict(self._held)
 
-    @property
-    def updated(self) -> float:
-        """When a batch was last committed, s since 1970; 0 if none was."""
-        return self._updated
-
     def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
-        self._updated = time()
+        self.updated = time()
         self._fared("records", RECORD_FATES, effects.fates)
         self._left(dict(zip(FATES, effects.fates, strict=True)))
         self._rejected(effects.rejected)
@@ -125,7 +123,7 @@ class Gauges(Folding):
                 self._counters["passed_records"].labels(topic).inc(n)
         self._delayed.observe(effects.delays)
         if effects.lapsed:
-            soon = (self._updated + EARLY) * 1000
+            soon = (self.updated + EARLY) * 1000
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(ANSWERED, effects.answered)
         self._count(SCORED, effects.resolved)
@@ -194,17 +192,9 @@ class Gauges(Folding):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the worker that are neither counters nor of one stream."""
-        batches = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
-        for name, latencies in batches.items():
+        for name, latencies in self._latencies.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)
-        families = {
-            name: self._family(name)
-            for name in CATALOGUE
-            if not {name} & {*self._counters, *self._histograms, *batches, *OF_STREAMS}
-        }
-        for name, labels, value in self._samples():
-            families[name].add_metric(labels, value)
-        yield from families.values()
+        yield from super().collect()
 
     def _samples(self) -> Iterator[Sample]:
         held: list[PartitionSnapshot] = list(self._held.values())
@@ -212,7 +202,7 @@ class Gauges(Folding):
         yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
-        yield "hidden_streams", (), self.slots.hidden
+        yield "hidden_streams", (), len(self.slots.hidden_streams)
         yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
         yield from super()._samples()
 

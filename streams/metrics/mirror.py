@@ -142,16 +142,13 @@ class Mirror:
             if monotonic() < self._silent:
                 raise TimeoutError
             if monotonic() >= self._until:
-                self._ask_again()
+                try:
+                    self._take()
+                except TimeoutError:
+                    self._silent = monotonic() + SILENT
+                    raise
         finally:
             self._lock.release()
-
-    def _ask_again(self) -> None:
-        try:
-            self._take()
-        except TimeoutError:
-            self._silent = monotonic() + SILENT
-            raise
 
     def _take(self) -> None:
         whole, self._whole = self._whole, True  # ask for everything if this answer breaks off

@@ -59,7 +59,7 @@ class RouteGauges(Folding):
 
     def count(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
-        self._updated = time()
+        self.updated = time()
         self._held[partition] = fence
         self._fared("routed_records", RECORD_FATES, effects.fates)
         for fate, n in zip(routes.FATES, effects.fates, strict=False):
@@ -115,5 +115,5 @@ class IntakeGauges(StageMetrics):
 
     def batch(self, records: int, seconds: float) -> None:
         """Note the size and duration of a batch, and its time."""
-        self._updated = time()
+        self.updated = time()
         super().batch(records, seconds)

@@ -37,7 +37,7 @@ class StateRows:
     @property
     def streams(self) -> set[str]:
         """The streams that have any rows."""
-        return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
+        return {stream for rows in self._held.values() for stream in rows}
 
     def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
         """Return the values of a stream's rows of a kind, by partition and the other parts of their keys."""

@@ -47,14 +47,16 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
     """Return the course of a stream of probabilities as JSON has it.
 
     Windows hold whole hours or days, the present one included: ``hour`` this hour and the one before, ``day`` this hour
-    and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the days since
-    ``from_ms``, at most 30.
+    and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the whole days since
+    ``from_ms``, as far as days are kept; None: since the beginning.
     """
     hour, day = now_ms // HOUR_MS, now_ms // DAY_MS
     spans = [("hour", course.hours, hour - 1), ("day", course.hours, hour - 24)]
     spans += [("week", course.days, day - 7), ("month", course.days, day - 30)]
+    first = -(-(from_ms or 0) // DAY_MS)
+    kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
     return {
-        "since": since(course, from_ms),
+        "since": figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS},
         "forecast_ms": course.forecast_ms,
         "label_ms": course.label_ms,
         "days": [{"day": at} | figures(sums) for at, sums in sorted(course.days.items())],
@@ -91,9 +93,10 @@ def state(
     begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
     waited = now_ms - (course.label_ms or begun)
     if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0, policy) * DAY_MS:
-        none = "No label has come since then." if course.label_ms else "No label has ever come: raw scores are served."
-        still = " What was learnt is still served." if course.label_ms else ""
-        return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
+        words = "No label has ever come: raw scores are served."
+        if course.label_ms:
+            words = "No label has come since then. What was learnt is still served."
+        return _told("no labels", course.label_ms or begun, words, _TODO["no labels"])
     warms = warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]
     if warms or (warm_up["until_ms"] and not scored):
         told = WHY[warm_up["why"]] if warms else _SERVED
@@ -103,13 +106,6 @@ def state(
 
 def _told(name: str, since_ms: int | None, words: str, todo: str) -> dict[str, Any]:
     return {"state": name, "since_ms": since_ms, "words": words, "todo": todo}
-
-
-def since(course: Course, from_ms: int | None) -> dict[str, Any]:
-    """Return the means of the whole days since a time, as far as days are kept; None: since the beginning."""
-    first = -(-(from_ms or 0) // DAY_MS)
-    kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
-    return figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS}
 
 
 _TODO: Final = {

@@ -56,9 +56,9 @@ class Reader:
 
     def lacking(self, record: Any) -> list[SchemaId]:  # noqa: ANN401 - as below
         """Return the ids of schemas that have to be loaded before a record is read."""
-        return (
-            [] if isinstance(record.value, Refused) else self._mapping.lacking(record.value, record.key, record.headers)
-        )
+        if isinstance(record.value, Refused):
+            return []
+        return self._mapping.lacking(record.value, record.key, record.headers)
 
     def left_out(self, what: str) -> int:
         """Return how many headers or fields were too large to carry; see `Decoder.left_out`."""

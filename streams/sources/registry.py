@@ -35,7 +35,7 @@ _MOST, _DEEPEST = 1000, 100
 #: Statuses for missing permission, and statuses for a refused schema, which do not change by themselves.
 _FORBIDDEN: Final = (401, 403)
 _REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
-#: Statuses for a missing schema: Confluent's registry and others refuse an id that cannot exist.
+#: Statuses for what is not there: Confluent's registry and others refuse an id that cannot exist.
 _ABSENT: Final = (400, 404, 422)
 #: A path that every registry answers, for any user.
 _TYPES: Final = "schemas/types"
@@ -141,16 +141,33 @@ class Registry:
         Raises RegistryError if the registry cannot be reached, or its answer is invalid.
         """
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
-        found = await self._get(session, path, absent=_ABSENT)
+        found = await self._get(session, path)
         if found is None:
             await self._recognise(session)
             return None
         kind = str(found.get("schemaType") or AVRO)
-        if kind == PROTOBUF:
-            found = await self._get(session, path, serialized=True, absent=_ABSENT) or found
+        form = "?format=serialized" if kind == PROTOBUF else ""
+        if form:
+            found = await self._get(session, path + form) or found
         references: dict[str, str] = {}
+        seen: set[str] = set()
+
+        async def collect(found: Mapping[str, Any], depth: int) -> None:
+            """Add the references of a schema, each after its own."""
+            for name, place in _references(found):
+                if name in seen:
+                    continue
+                seen.add(name)
+                if len(seen) > _MOST or depth > _DEEPEST:
+                    raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
+                referred = await self._get(session, place + form)
+                if referred is None:
+                    raise _IncompleteError(f"it refers to {place}, which does not exist")
+                await collect(referred, depth + 1)
+                references[name] = _text(referred)
+
         try:
-            await self._collect(session, found, references, set(), serialized=kind == PROTOBUF)
+            await collect(found, 1)
         except _IncompleteError as exc:
             await self._recognise(session)
             log.warning("schema %s cannot be fetched, and records that name it are dead letters: %s", schema, exc)
@@ -199,45 +216,10 @@ class Registry:
         message = said.get("message") if isinstance(said, dict) else None
         raise (RefusedError if status in _REFUSED else RegistryError)(f"{told}: {message}" if message else told)
 
-    async def _collect(
-        self,
-        session: aiohttp.ClientSession,
-        found: Mapping[str, Any],
-        into: dict[str, str],
-        seen: set[str],
-        *,
-        serialized: bool,
-        depth: int = 1,
-    ) -> None:
-        """Add the references of a schema; ``seen``: names met so far.
-
-        Raises _IncompleteError if the registry lacks a reference, or there are too many.
-        Raises RegistryError as `fetch`.
-        """
-        for name, place in _references(found):
-            if name in seen:
-                continue
-            seen.add(name)
-            if len(seen) > _MOST or depth > _DEEPEST:
-                raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
-            referred = await self._get(session, place, serialized=serialized, absent=_ABSENT)
-            if referred is None:
-                raise _IncompleteError(f"it refers to {place}, which does not exist")
-            await self._collect(session, referred, into, seen, serialized=serialized, depth=depth + 1)
-            into[name] = _text(referred)
-
-    async def _get(
-        self,
-        session: aiohttp.ClientSession,
-        path: str,
-        *,
-        serialized: bool = False,
-        absent: tuple[int, ...] = (404,),
-    ) -> dict[str, Any] | None:
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any] | None:
         """Return the object at a path; None if the status says that it does not exist."""
-        path += "?format=serialized" if serialized else ""
         status, told, said = await self._ask(session, path)
-        if status in absent:
+        if status in _ABSENT:
             return None
         if status != 200:
             raise (RegistryForbiddenError if status in _FORBIDDEN else RegistryError)(told)

@@ -146,18 +146,16 @@ def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
     if table is None:
         number = numbers("label", field)
         return lambda value: int(value) if type(value) is bool else number(value)
-    known = dict(table)
-    other = OTHER in known
 
     def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
         said = text(value)
         if said is None and type(value) is float:
             said = f"{value:g}"
-        if said not in known:
-            if not other:
-                raise Unfit("label", f"{field} is {short(value)}, which labels does not name: {', '.join(known)}")
+        if said is None or said not in table:
+            if OTHER not in table:
+                raise Unfit("label", f"{field} is {short(value)}, which labels does not name: {', '.join(table)}")
             said = OTHER
-        label = known[said]
+        label = table[said]
         if label is None:
             raise Unfit(PASSED, f"{field} is {short(value)}, which labels says to skip")
         return label

@@ -61,8 +61,8 @@ def calls_an_event(policy: Policy, said: Callable[[float], str] = '"p":{:.4f}'.f
 #: these are what scores of draws, ranks and the ages of outcomes cost; two the distribution of forecasts, and eight
 #: which forecasts get labels, and three entities. Four are what an observer is told of an event. Five
 #: count it by hour and day. One at most is the check of labels and the step of Newton, which all calibrators share.
-#: Of the last two, six are the proximal step, three the isotonic regression, and six the run of equal labels. One writes
-#: the JSON of an output, whichever it is.
+#: Of the last two, six are the proximal step, three the isotonic regression, and six the run of equal labels. One
+#: writes the JSON of an output, whichever it is.
 @pytest.mark.parametrize(
     ("calibrator", "most"),
     [
