@@ -16,11 +16,6 @@ from streams.metrics.figures import by_name, or_none
 Pair = tuple[str, str]
 
 
-def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
-    """Return the calibrator's name of each configuration, from the recipes in the rows."""
-    return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}
-
-
 def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) -> dict[str, Any]:
     """Return both sides of a comparison and their difference, as JSON would have it.
 

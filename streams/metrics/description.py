@@ -196,11 +196,9 @@ def compared(found: StateRows, stream: str, policy: Policy | None = None) -> lis
     pairs: dict[challengers.Pair, AnyComparison] = added(
         ((champion, other), each) for (_, champion, other), each in found.of(kinds.COMPARISON, stream).items()
     )
-    rows_of = found.of(kinds.CALIBRATOR, stream).items()
-    configured = () if policy is None else policy.challengers
-    named = {each.config: each.calibrator for each in configured} | challengers.names(
-        (config, each) for (_, config), each in rows_of
-    )
+    named = {} if policy is None else {each.config: each.calibrator for each in policy.challengers}
+    for (_, config), served in found.of(kinds.CALIBRATOR, stream).items():
+        named[config] = orjson.loads(served.recipe)["calibrator"]
     return [challengers.describe(pair, each, named) for pair, each in sorted(pairs.items())]
 
 
