@@ -1,15 +1,12 @@
 """Challengers beside their champions: for gauges, ``streams show`` and ``streams promote``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from state.scoring.comparison import LOSSES, SIDES, Comparison
 from state.scoring.pair_scores import AnyComparison, PairScores
 from state.scoring.scores import Scores
 from state.scoring.windows import KINDS, Alarmed
-from state.served import Served
 from streams.metrics.figures import by_name, or_none
 
 #: Configurations of champion and challenger.
