@@ -175,4 +175,4 @@ class Mirror:
         self.refresh()
         if self._streams is None:
             return self.overview.text
-        return self.overview.text + self._streams.text(self.held(), self.overview.counted).encode()
+        return self.overview.text + self._streams.text(self.held(), self.overview.counted)
