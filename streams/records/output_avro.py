@@ -23,10 +23,10 @@ _THREE: Final = Struct("<BdBdBd")
 _TWO: Final = Struct("<BdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
-#: Of an answer to one probability: it is calibrated, and the fields up to `carried` are null. And the end of a joined
-#: forecast.
-_CALIBRATED: Final = _TRUE + _NULL * (after("calibrated", "calibrated") - after("calibrated", "carried") - 1)
-_NO_INTERVAL: Final = _NULL * 2
+#: The end of a plain answer: it is calibrated, and all later fields are null; the same up to `carried`. And the end of
+#: a joined forecast.
+_PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
+_UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: Forecasts that are not one probability: keys in JSON, and suffixes of their fields' names.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
@@ -49,8 +49,25 @@ class AvroValues:
 
     def calibrated(self, record: Calibrated) -> bytes:
         """Return the value of a ``calibrated`` record."""
-        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record[:11]
-        carried, band, points, low, high, why = record[11:]
+        (
+            _,
+            event_id,
+            stream,
+            raw,
+            p,
+            draw,
+            calibrator,
+            config,
+            version,
+            ts,
+            applied,
+            carried,
+            band,
+            points,
+            low,
+            high,
+            why,
+        ) = record
         if type(p) is not float:
             return self.of_json("calibrated", encode_calibrated(record))
         name, _, scope = event_id.partition(SCOPED)
@@ -71,12 +88,14 @@ class AvroValues:
                 _long(ts),
                 _SOME,
                 _long(applied),
-                _CALIBRATED,
-                _map(carried.fields) if carried is not None and carried.fields else _NULL,
-                _SOME + _text(band) if band else _NULL,
-                _NULL if points is None else _SOME + _long(points),
-                _NO_INTERVAL if low is None else _TWO.pack(2, low, 2, cast("float", high)),
-                _SOME + _text(why) if why else _NULL,
+                _PLAIN
+                if not (band or points is not None or low is not None or (carried is not None and carried.fields))
+                else _UNCARRIED
+                + (_map(carried.fields) if carried is not None and carried.fields else _NULL)
+                + (_SOME + _text(band) if band else _NULL)
+                + (_NULL if points is None else _SOME + _long(points))
+                + (_NULL * 2 if low is None else _TWO.pack(2, low, 2, cast("float", high)))
+                + (_SOME + _text(why) if why else _NULL),
             )
         )
 

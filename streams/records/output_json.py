@@ -17,8 +17,25 @@ _dumps: Final = orjson.dumps
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record[:11]
-    carried, band, points, low, high, why = record[11:]
+    (
+        _,
+        event_id,
+        stream,
+        raw,
+        p,
+        draw,
+        calibrator,
+        config,
+        version,
+        ts,
+        applied,
+        carried,
+        band,
+        points,
+        low,
+        high,
+        why,
+    ) = record
     said: dict[str, Any] = {
         "event_id": event_id,
         "stream": stream,
@@ -39,7 +56,7 @@ def encode_calibrated(record: Calibrated) -> bytes:
         said["p_low"], said["p_high"] = low, high
         if why:
             said["why"] = why
-    return _encoded(said, carried)
+    return _encoded(said, event_id, p, carried)
 
 
 def encode_raw(record: Rejected, forecast: Forecast, topic: str, partition: int) -> bytes:
@@ -54,7 +71,7 @@ def encode_raw(record: Rejected, forecast: Forecast, topic: str, partition: int)
         "ts": forecast.ts,
         "dead_letter": {"topic": topic, "partition": partition, "offset": record.offset},
     }
-    return _encoded(said, forecast.carried)
+    return _encoded(said, forecast.event_id, forecast.raw, forecast.carried)
 
 
 def encode_resolved(record: Resolved) -> bytes:
@@ -74,20 +91,23 @@ def encode_resolved(record: Resolved) -> bytes:
         "revision": revision,
         "implied": implied,
     }
-    return _encoded(said, None)
+    return _encoded(said, event_id, p, None)
 
 
 def _whole(y: float) -> object:  # compiled code would keep a float
     return int(y) if y == int(y) and abs(y) <= _WHOLE else y
 
 
-def _encoded(said: dict[str, Any], carried: Carried | None) -> bytes:
-    """Return a record in JSON with what it carries; ``event_id`` is the engine's name of the event, scope included."""
-    event_id: str = said["event_id"]
+def _encoded(said: dict[str, Any], name: str, p: object, carried: Carried | None) -> bytes:
+    """Return a record in JSON, with scope and what it carries.
+
+    ``name``: the engine's name of the event.
+    ``p``: the served forecast.
+    """
     scope = ""
-    if SCOPED in event_id:
-        said["event_id"], _, scope = event_id.partition(SCOPED)
-    if type(said["p"]) is not float:
+    if SCOPED in name:
+        said["event_id"], _, scope = name.partition(SCOPED)
+    if type(p) is not float:
         said = _shown(said)
     if scope:
         said["scope"] = scope
