@@ -26,7 +26,7 @@ from streams.config.settings import Settings
 from streams.kafka.writer import writer
 from streams.metrics.metric import Sample
 from streams.metrics.snapshot import PartitionSnapshot
-from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encode_none, key_of
+from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encode_none
 
 log = logging.getLogger("trueup")
 
@@ -222,7 +222,7 @@ class Publisher:
             for due in several:
                 if self._stopping.is_set():
                     break
-                sent.append((due, await self._send(due.partition, key_of(due.stream), due.value)))
+                sent.append((due, await self._send(due.partition, due.stream.encode(), due.value)))
                 await asyncio.sleep(0)  # releases the interpreter's lock, so that the worker's thread goes first
         finally:
             async with asyncio.timeout(self._settings.request_seconds):

@@ -28,7 +28,7 @@ class Showing:
         """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
         formats.check(lambda prefix: next(iter(self._table.range(partition, prefix)), None), self._policies)
         self._take_slots(partition)
-        self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
+        self._gauges.assigned(partition, self._held(partition, self._gauges.slots.shown, fence))
 
     def _take_slots(self, partition: int) -> None:
         """Give slots to the streams of a partition until no slot is left.
@@ -37,7 +37,7 @@ class Showing:
         bounded by the number of slots.
         """
         for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
-            all(map(self._gauges.shows, streams))  # until a stream finds no slot
+            all(map(self._gauges.slots.take, streams))  # until a stream finds no slot
 
     def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
         """Return the stored rows of some streams of a partition that gauges hold."""

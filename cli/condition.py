@@ -20,6 +20,7 @@ from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
+from streams.metrics.figures import added
 
 #: A condition asks for this many events that both answered, and a difference this many standard errors below 0.
 ENOUGH_EVENTS: Final = 5000
@@ -69,7 +70,7 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
             learnt += sum(each.calibrator.learnt for (_, config), each in served if config == challenger.config)
     except (TopicsError, CorruptFrame) as exc:
         missing = str(exc)
-    total = challengers.added(each for compared in found.values() for each in compared).get(pair)
+    total = added(each for compared in found.values() for each in compared).get(pair)
     calibrators = champion.calibrator, challenger.calibrator
     comparison = of_challenger(champion.kind) if total is None else total
     return ChallengerCondition(

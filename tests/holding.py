@@ -6,7 +6,7 @@ from state.effects import Changes
 from state.fence import Fence
 from state.kind import Kind
 from state.policies import Policies
-from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.snapshot import PartitionSnapshot, by_stream
 
 
 def hold(held: PartitionSnapshot, kind: Kind[Any], row: bytes, stream: str, *of: object) -> None:
@@ -16,7 +16,7 @@ def hold(held: PartitionSnapshot, kind: Kind[Any], row: bytes, stream: str, *of:
 
 def holding(rows: dict[bytes, bytes]) -> PartitionSnapshot:
     """Return what is held of rows."""
-    return PartitionSnapshot.of(Fence(), rows)
+    return PartitionSnapshot(Fence(), by_stream(rows))
 
 
 def shown(changes: Changes, policies: Policies, kind: Kind[Any]) -> dict[tuple[Any, ...], bytes]:

@@ -206,7 +206,7 @@ def _becomes(made: Sequence[Made], found: _Read) -> str:
         there = [
             record
             for record in found.get(MADE[one.label], ())
-            if record.partition == one.partition and record.value == one.record.value
+            if record.partition == one.partition and record.value == one.value
         ]
         at = ", ".join(f"@{record.offset}" for record in there) or " (not there)"
         parts.append(f"{MADE[one.label]}/{one.partition}{at}")

@@ -37,7 +37,7 @@ from state.events import Rejected
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
-from streams.records.encoding import encode, key_of
+from streams.records.encoding import letter
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues
 
@@ -204,9 +204,9 @@ def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk:
         labels, ends = router_verifier.TOPICS, configurations.ends
         along = Along(place, number, labels, noted, records, begin, reached.order, ends=ends)
 
-        def letter(rejected: Rejected) -> bytes:
-            value = encode(rejected, router, number)[2]
-            return digest(number, key_of(rejected, router), value, None, ())
+        def dead(rejected: Rejected) -> bytes:
+            key, value, *_ = letter(rejected, topics[rejected.topic], number, router.limits)
+            return digest(number, key, value, None, ())
 
         def found(label: int, partition: int) -> Iterator[FoundRecord]:
             prefix = router_verifier.prefix_of(number, label, partition)
@@ -216,7 +216,7 @@ def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk:
             span,
             lambda config: configurations.under(config).policies,
             plan.partitions,
-            letter,
+            dead,
             along,
             rows,
             {(LETTERS, number): found(LETTERS, number)}

@@ -149,7 +149,7 @@ class IntakeVerifier:
     def _miss(self, record: KafkaRecord, lacking: list[Made]) -> None:
         for one in lacking:
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
-            at, event = self._span, _event(one.record.value)
+            at, event = self._span, _event(one.value)
             self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
 
     def _wrong(self, record: KafkaRecord, found: FoundRecord, made: list[Made], lacking: list[Made]) -> None:
@@ -178,12 +178,11 @@ class IntakeVerifier:
         )
         fields = {}
         if served is not None and near is not None:
-            key, value, stamp, headers = near.record
-            fields = unlike(served, key, value, stamp, self._values.compared)
+            fields = unlike(served, near.key, near.value, near.stamp, self._values.compared)
             if near.partition != found.partition:
                 fields["partition"] = (found.partition, near.partition)
-            if list(served.headers) != headers:
-                fields["headers"] = (repr(list(served.headers)), repr(headers))
+            if list(served.headers) != near.headers:
+                fields["headers"] = (repr(list(served.headers)), repr(near.headers))
         event = None if served is None else _event(served.value)
         self.found.differ(
             self._checked, OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields)

@@ -12,7 +12,7 @@ from replay.audit.plan import FORECASTS, LETTERS, MADE, AuditPlan, SourceSpan
 from replay.audit.rows import digest
 from state.events import Rejected
 from streams.config.settings import Settings
-from streams.records.making import Maker, Making, Record
+from streams.records.making import Maker, Making
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import packed
 
@@ -22,25 +22,26 @@ class Made(NamedTuple):
 
     label: int
     partition: int
-    record: Record
+    key: bytes | None
+    value: bytes
+    stamp: int | None
+    headers: list[tuple[str, bytes | None]]
 
     @property
     def digest(self) -> bytes:
         """The hash that an entry keeps of it."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, value, stamp, headers)
+        return digest(*self[1:])
 
     @property
     def packed(self) -> bytes:
         """The same of an answer that was written in Avro."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
+        return self._replace(value=packed(orjson.loads(self.value))).digest
 
 
 def made(making: Making) -> list[Made]:
     """Return the records that a batch of source records becomes, in order."""
     return [
-        Made(MADE.index(label), partition, record)
+        Made(MADE.index(label), partition, *record)
         for part in (making.first, making.then)
         for (label, partition), records in part.items()
         for record in records
@@ -101,10 +102,7 @@ class Mapper:
         found = made(maker.make([(self._place, record)], now))
         if not self._unstamped:
             return found
-        return [
-            one._replace(record=one.record._replace(stamp=None)) if one.label in self._unstamped else one
-            for one in found
-        ]
+        return [one._replace(stamp=None) if one.label in self._unstamped else one for one in found]
 
 
 def _maker(plan: AuditPlan, settings: Settings) -> Maker:

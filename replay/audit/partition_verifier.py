@@ -24,9 +24,9 @@ from state.quick import new
 from streams.config.in_force import InForce
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
-from streams.records.encoding import encode, key_of, raw_answer
+from streams.records.encoding import answered_raw, letter, raw_answer
 from streams.records.merge import KafkaRecord
-from streams.records.output_json import event_name
+from streams.records.output_json import encode_calibrated, encode_resolved, event_name
 from streams.records.output_values import OutputValues
 from streams.records.refused import named
 
@@ -187,21 +187,21 @@ class Rederivation:
             self._matchers[label].meet(derived)
 
     def _derive(self, output: Output, made: dict[str, list[Derived]]) -> None:
-        label, _, value = encode(output, self._settings, self._number)
         if isinstance(output, Calibrated):
             headers = () if output.carried is None else tuple(output.carried.headers)
-            made[label].append(new(Derived, (output.event_id, output.key, value, headers)))
+            derived = new(Derived, (output.event_id, output.key, encode_calibrated(output), headers))
+            made["calibrated"].append(derived)
         elif isinstance(output, Resolved):
             headers = () if output.carried is None else tuple(output.carried.headers)
             identity = new(_Joined, (output.event_id, output.revision))
-            made[label].append(new(Derived, (identity, output.key, value, headers)))
+            made["resolved"].append(new(Derived, (identity, output.key, encode_resolved(output), headers)))
         else:
             topic = (self._settings.forecasts, self._settings.outcomes)[output.topic]
             place = topic, self._number, output.offset
-            made[label].append(Derived(place, key_of(output, self._settings), value))
-            answer = raw_answer(output, self._settings, self._number)
-            if answer is not None:
-                key, value, _, carried = answer
+            key, value, *_ = letter(output, topic, self._number, self._settings.limits)
+            made["dead-letters"].append(Derived(place, key, value))
+            if (forecast := answered_raw(output, self._settings)) is not None:
+                key, value, _, carried = raw_answer(output, forecast, topic, self._number, None)
                 made["calibrated"].append(Derived(place, key, value, tuple(carried)))
                 self.checked.raw_answers += 1
 

@@ -7,13 +7,14 @@ from operator import itemgetter
 from typing import Final
 
 from state.events import Rejected
+from state.fence import FORECASTS
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, PackedBatch, put
 from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import partitioner
-from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
+from streams.records.encoding import NO_HEADERS, EncodedRecord, letter
 from streams.records.merge import BEHIND, believed
 from streams.records.routing import encode_outcome
 
@@ -99,8 +100,9 @@ class RoutedBatch:
                 headers = list(output.headers) if output.headers else NO_HEADERS
                 self.made[to].append((key, encode_outcome(output), output.stamp, headers))
             else:
-                _, timestamp, value = encode(output, settings, self.partition)
-                self.made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
+                topic = settings.forecasts if output.topic == FORECASTS else settings.outcomes
+                record = letter(output, topic, self.partition, settings.limits)
+                self.made[LETTERS, self.partition].append(record)
 
 
 def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:

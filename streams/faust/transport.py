@@ -37,7 +37,7 @@ from streams.faust.turns import Turns
 from streams.kafka.transactions import HeldBack
 from streams.metrics.gauges import INPUTS
 from streams.metrics.metric import Sample
-from streams.records.merge import Batch
+from streams.records.merge import Batch, PartitionBuffer
 
 #: Time between two looks for forecasts that are due in quiet partitions, and for patience that has ended, s.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
@@ -178,8 +178,7 @@ class BatchConsumer(Buffering):
     def hold(self) -> None:
         """Hand nothing out until the flow is resumed, and drop the buffers; their records are fetched again."""
         self.stop_flow()
-        for partition_buffer in self.partition_buffers.values():
-            partition_buffer.restart()
+        self.partition_buffers = {n: PartitionBuffer(n, each.sources) for n, each in self.partition_buffers.items()}
 
     async def watched(self) -> None:
         """Find out how many records open transactions delay."""

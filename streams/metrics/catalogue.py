@@ -32,26 +32,6 @@ PROCESS: Final = (*_PROCESS, *(f"{READERS}_{name}" for name in _PROCESS))
 #: Buckets of the number of records in a batch.
 SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 2000, 4000)
 
-#: The values of ``fate`` for each input topic, with the fates of the state they count.
-RECORD_FATES: Final = {
-    "forecasts": {
-        "issued": ("forecasts_issued",),
-        "duplicate": ("forecasts_duplicate",),
-        "dead": ("forecasts_dead",),
-    },
-    "outcomes": {
-        "resolved": ("outcomes_resolved",),
-        "waiting": ("outcomes_waiting",),
-        "early": ("outcomes_early",),
-        "duplicate": ("outcomes_duplicate",),
-        "revised": ("outcomes_revised",),
-        "stale": ("outcomes_stale",),
-        "dead": ("outcomes_dead",),
-        "erased": ("outcomes_erased",),
-    },
-}
-
-
 #: Every metric by its name.
 CATALOGUE: Final = {metric.name: metric for metric in (*RECORDS, *STREAMS, *WORKER)}
 

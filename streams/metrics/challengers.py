@@ -1,32 +1,16 @@
 """Challengers beside their champions: for gauges, ``streams show`` and ``streams promote``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from state.scoring.comparison import LOSSES, SIDES, Comparison
 from state.scoring.pair_scores import AnyComparison, PairScores
 from state.scoring.scores import Scores
 from state.scoring.windows import KINDS, Alarmed
-from state.served import Served
 from streams.metrics.figures import by_name, or_none
 
 #: Configurations of champion and challenger.
 Pair = tuple[str, str]
-
-
-def added(found: Iterable[tuple[Pair, AnyComparison]]) -> dict[Pair, AnyComparison]:
-    """Return the comparison of each pair over several partitions or streams."""
-    totals: dict[Pair, Any] = {}
-    for pair, comparison in found:
-        totals[pair] = totals[pair] + comparison if pair in totals else comparison
-    return totals
-
-
-def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
-    """Return the calibrator's name of each configuration, from the recipes in the rows."""
-    return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}
 
 
 def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The state of a stream as JSON: for ``trueup streams show``, the status page and the gauges."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import add
 from statistics import fmean
@@ -17,13 +17,14 @@ from state.policy import Policy
 from state.policy_checks import ALIKE
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
-from state.scoring.cells import BANDS, BINS, Bin
+from state.scoring.cells import BANDS, BINS
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import SHIFTED
 from state.scoring.findings import findings, late
 from state.scoring.history import History
 from state.scoring.losses import NAMES
 from state.scoring.order import Order, Within
+from state.scoring.pair_scores import AnyComparison
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import Kind as Scored
 from state.scoring.scores import Scores, total
@@ -44,7 +45,7 @@ from streams.metrics import (
     weights,
     windows,
 )
-from streams.metrics.figures import figures, or_none
+from streams.metrics.figures import added, curve, figures, or_none
 from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
@@ -97,11 +98,23 @@ def describe(
     since_ms = min((each.ms for each in found.of(kinds.ALARMS, stream).values()), default=None)
     if scores.n:
         described |= _described(histories, scores, since_ms, whole=whole)
-    parts: dict[str, Any] = {name: part(found, stream, policy) for name, part in PARTS.items()}
-    parts["vectors"] = _vectors(found, stream, since_ms)
-    parts["bands"] = bands.of_rows(found, stream, policy, whole=whole)
-    parts["forecasts"] = distributed(found, stream) if whole else None
-    parts["served"] = served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW)
+    of_segments = segmented(found, stream, policy)
+    parts: dict[str, Any] = {
+        "warm_up": warm_up.of_rows(found, stream, policy),
+        "ages": aged(found, stream, policy),
+        "withheld": withheld(found, stream, policy),
+        "weighted": weights.of_rows(found, stream, policy),
+        "segments": segments.describe(of_segments.values()) if of_segments else None,
+        "biases": biased(found, stream, policy),
+        "shadows": compared(found, stream, policy),
+        "versions": versions.describe(versions.parts(found, stream, policy)),
+        "frozen": policy is not None and policy.frozen,
+        "gauges": _gauged(found, stream),
+        "vectors": _vectors(found, stream, since_ms),
+        "bands": bands.of_rows(found, stream, policy, whole=whole),
+        "forecasts": distributed(found, stream) if whole else None,
+        "served": served_map.describe(found, stream, policy, served_map.LOOKED if whole else served_map.RAW),
+    }
     described |= {name: part for name, part in parts.items() if part}
     if "warm_up" in described:
         described["warm_up"]["words"] = warm_up.words(described["warm_up"], scores)
@@ -118,7 +131,7 @@ def describe(
     return described | _standing(found, stream, described, now_ms, idle_ms, policy) if whole else described
 
 
-def _gauged(found: StateRows, stream: str, _: Policy | None) -> dict[str, float | None]:
+def _gauged(found: StateRows, stream: str) -> dict[str, float | None]:
     """Return the gauges declared by kinds of rows."""
     return {
         name: None if (value := figure.of(values)) is None else or_none(value)
@@ -180,14 +193,12 @@ def _described(histories: dict[int, History], scores: Scores, since_ms: int | No
 
 def compared(found: StateRows, stream: str, policy: Policy | None = None) -> list[dict[str, Any]]:
     """Return each challenger of a stream beside the champion it challenged, over all partitions."""
-    pairs = challengers.added(
+    pairs: dict[challengers.Pair, AnyComparison] = added(
         ((champion, other), each) for (_, champion, other), each in found.of(kinds.COMPARISON, stream).items()
     )
-    rows_of = found.of(kinds.CALIBRATOR, stream).items()
-    configured = () if policy is None else policy.challengers
-    named = {each.config: each.calibrator for each in configured} | challengers.names(
-        (config, each) for (_, config), each in rows_of
-    )
+    named = {} if policy is None else {each.config: each.calibrator for each in policy.challengers}
+    for (_, config), served in found.of(kinds.CALIBRATOR, stream).items():
+        named[config] = orjson.loads(served.recipe)["calibrator"]
     return [challengers.describe(pair, each, named) for pair, each in sorted(pairs.items())]
 
 
@@ -241,8 +252,8 @@ def _curves(scores: Scores, kind: Scored) -> dict[str, Any]:
     """Return the scores that are more than one number."""
     bins = scores.bins(kind)
     return {
-        "reliability": _curve(bins),
-        "low_reliability": _curve(scores.bands(kind)),
+        "reliability": curve(bins),
+        "low_reliability": curve(scores.bands(kind)),
         "quantiles": scores.ranking(kind).bins(QUANTILES),
         "mean": sum(each.p for each in bins) / scores.n,
         "observed": sum(each.y for each in bins) / scores.n,
@@ -357,7 +368,7 @@ def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
             "relative_bias": or_none(newest.relative_bias(kind)),
             "relative_bias_noise": or_none(newest.relative_bias_noise(kind)),
         }
-        described["worst_window"]["reliability"] = _curve(off.scores.bins(kind))
+        described["worst_window"]["reliability"] = curve(off.scores.bins(kind))
     return described
 
 
@@ -365,22 +376,3 @@ def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
     """Return the bias along each feature by partition, if the calibrator takes features."""
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
     return {"feature_bias": biases} if any(biases.values()) else {}
-
-
-def _curve(bins: list[Bin]) -> list[dict[str, float]]:
-    return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
-
-
-#: Parts of a description by name: each returns its part of a stream's rows under a policy, empty if there is none.
-PARTS: Final[Mapping[str, Callable[[StateRows, str, Policy | None], Any]]] = {
-    "warm_up": warm_up.of_rows,
-    "ages": aged,
-    "withheld": withheld,
-    "weighted": weights.of_rows,
-    "segments": lambda *of: (found := segmented(*of)) and segments.describe(found.values()),
-    "biases": biased,
-    "shadows": compared,
-    "versions": lambda *of: versions.describe(versions.parts(*of)),
-    "frozen": lambda _, __, policy: policy is not None and policy.frozen,
-    "gauges": _gauged,
-}

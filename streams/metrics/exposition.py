@@ -32,13 +32,11 @@ class Exposition:
     """
 
     def __init__(self, policies: Policies, app: str = "") -> None:
-        self._policies = policies
-        self._names: tuple[str, ...] = ("app",) if app else ()
-        self._values: tuple[str, ...] = (app,) if app else ()
+        self._policies, self._app = policies, app
         #: By stream: the rows from which it was written, and its lines by metric; the one written last comes last.
-        self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
+        self._written: dict[str, tuple[list[object], dict[str, bytes]]] = {}
 
-    def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:
+    def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> bytes:
         """Return all families of streams, those without a sample too.
 
         After `SECONDS` of processor time the remaining streams that changed keep their lines until the next call.
@@ -62,23 +60,25 @@ class Exposition:
         parts = []
         for name, metric in OF_STREAMS.items():
             whole = PREFIX + name + ("_total" if metric.kind == "counter" else "")
-            parts.append(f"# HELP {whole} {metric.help}\n# TYPE {whole} {metric.kind}\n")
-            parts += (self._line(whole, ("stream",), (stream,), n) for stream, n in list(counted.get(name, {}).items()))
+            parts.append(f"# HELP {whole} {metric.help}\n# TYPE {whole} {metric.kind}\n".encode())
+            of_streams = [_line(whole, ("stream",), (stream,), n) for stream, n in list(counted.get(name, {}).items())]
+            parts.append(labelled("".join(of_streams).encode(), self._app))
             parts += (lines[name] for _, lines in self._written.values() if name in lines)
-        return "".join(parts)
+        return b"".join(parts)
 
-    def _lines(self, held: Mapping[int, PartitionSnapshot], stream: str) -> dict[str, str]:
+    def _lines(self, held: Mapping[int, PartitionSnapshot], stream: str) -> dict[str, bytes]:
         policy = self._policies.of(stream)
         lines: dict[str, list[str]] = {}
         found = StateRows({n: each.rows for n, each in held.items()})
         for name, labels, value in views.samples(found, stream, policy):
-            lines.setdefault(name, []).append(self._line(PREFIX + name, CATALOGUE[name].labels, labels, value))
-        return {name: "".join(several) for name, several in lines.items()}
+            lines.setdefault(name, []).append(_line(PREFIX + name, CATALOGUE[name].labels, labels, value))
+        return {name: labelled("".join(several).encode(), self._app) for name, several in lines.items()}
 
-    def _line(self, name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
-        pairs = zip((*self._names, *labels), (*self._values, *values), strict=True)
-        named = ",".join([f'{label}="{text.translate(_ESCAPES)}"' for label, text in pairs])
-        return f"{name}{{{named}}} {float(value)!r}\n"
+
+def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
+    pairs = zip(labels, values, strict=True)
+    named = ",".join([f'{label}="{text.translate(_ESCAPES)}"' for label, text in pairs])
+    return f"{name}{{{named}}} {float(value)!r}\n"
 
 
 def labelled(text: bytes, app: str) -> bytes:

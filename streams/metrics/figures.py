@@ -5,16 +5,19 @@ is declared in `streams.metrics.stream_metrics`.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
 from state.scoring.order import Within
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.scores import Kind, Scores
 from state.scoring.windows import KINDS
+
+Key = TypeVar("Key")
 
 
 class Figure(NamedTuple):
@@ -83,3 +86,16 @@ def or_none(value: float) -> float | None:
 def by_name(of: NamedTuple) -> dict[str, float | None]:
     """Return figures by their names."""
     return {name: or_none(value) for name, value in of._asdict().items()}
+
+
+def added(found: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
+    """Return the sum of the values of each key."""
+    totals: dict[Key, Any] = {}
+    for key, value in found:
+        totals[key] = totals[key] + value if key in totals else value
+    return totals
+
+
+def curve(bins: Iterable[Bin]) -> list[dict[str, float]]:
+    """Return the bins that have events: how many, their mean forecast and their mean outcome."""
+    return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]

@@ -1,5 +1,6 @@
 """A worker's metrics. Counters count once, after the commit point; gauges are views of stored sums."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, time
 from typing import Final
@@ -7,21 +8,23 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from state.effects import Changes, Effects
-from state.fence import FATES, Fence
+from state.fence import FATES, INPUT_FATES, Fence
 from state.policies import Policies
-from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, RECORD_FATES, WAITS
+from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, WAITS
 from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies
 from streams.metrics.metric import Sample
 from streams.metrics.slots import Slots, named
 from streams.metrics.snapshot import PartitionSnapshot
-from streams.metrics.stage import Folding, Sampler
+from streams.metrics.stage import Folding, Sampler, by_topic
 from streams.records.decoding import REASONS
 
 #: Label of all streams without series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
 #: Names of the input topics in labels, independent of their names in Kafka.
 INPUTS: Final = ("forecasts", "outcomes")
+#: The fates of records, each with its topic.
+RECORD_FATES: Final = FATES[:INPUT_FATES]
 #: An expiry is early if its row was due more than this after now, s; clocks may differ by less.
 EARLY: Final = 600
 #: Origin of a label that was learnt at maturity, with the fates that count it.
@@ -33,7 +36,7 @@ ANSWERED, SCORED, UNTAUGHT = "answered_forecasts", "scored_events", "untaught_ev
 
 #: Counters, with the series that start at zero.
 _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
-    "records": [(topic, fate) for topic, fates in RECORD_FATES.items() for fate in fates],
+    "records": by_topic(RECORD_FATES),
     "passed_records": [(topic,) for topic in INPUTS],
     "dead_letters": [(topic, reason) for topic in INPUTS for reason in REASONS],
     "expired": [("forecast",), ("outcome",)],
@@ -67,13 +70,17 @@ class Gauges(Folding):
         clock: Callable[[], float] = monotonic,
         app: str = "",
     ) -> None:
-        self._slots = Slots(most_streams, named(policies), clock)
+        #: The streams with series of their own.
+        self.slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
         #: For each counter by stream, what it counted, by the label of the stream.
         self._by_stream: dict[str, dict[str, int]] = {name: {} for name in (ANSWERED, SCORED, UNTAUGHT)}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
+        self._latencies = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
+        others = {*self._counters, *self._histograms, *self._latencies, *OF_STREAMS}
+        self._always = [name for name in CATALOGUE if name not in others]
 
     # -- what the worker reports -----------------------------------------------------------------------------------
 
@@ -81,11 +88,11 @@ class Gauges(Folding):
         """Take up a partition whose state was restored."""
         self._held[partition] = held
         for stream in held.streams():
-            if not self.shows(stream):
+            if not self.slots.take(stream):
                 del held.rows[stream]
         self._counters["opened_partitions"].inc()
         # Start at zero, so that increase() sees the first events. A new stream starts with its first batch.
-        for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
+        for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden_streams else [])):
             policy = self._policies.of(stream) if stream else None
             untaught = policy is not None and (policy.entity or policy.label_rate)
             for name in (ANSWERED, SCORED, *([UNTAUGHT] if untaught else [])):
@@ -101,44 +108,22 @@ class Gauges(Folding):
         gained, self._gained = self._gained, []
         return gained
 
-    def shows(self, stream: str) -> bool:
-        """Return whether a stream has series of its own, and give it a slot if one is free; see `Slots.take`."""
-        return self._slots.take(stream)
-
-    def shown(self) -> list[str]:
-        """Return the streams that have a slot; see `Slots.shown`."""
-        return self._slots.shown
-
-    @property
-    def hidden_streams(self) -> frozenset[str]:
-        """The streams that came here without getting series; this worker's partitions may hold state of them."""
-        return self._slots.hidden_streams
-
-    @property
-    def hidden(self) -> int:
-        """How many streams came here and have no series of their own; see `Slots.hidden`."""
-        return self._slots.hidden
-
     def held(self) -> dict[int, PartitionSnapshot]:
         """Return the snapshot of each partition, for other readers; rows are immutable bytes."""
         return dict(self._held)
 
-    @property
-    def updated(self) -> float:
-        """When a batch was last committed, s since 1970; 0 if none was."""
-        return self._updated
-
     def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
-        self._updated = time()
-        self._fared(dict(zip(FATES, effects.fates, strict=True)))
+        self.updated = time()
+        self._fared("records", RECORD_FATES, effects.fates)
+        self._left(dict(zip(FATES, effects.fates, strict=True)))
         self._rejected(effects.rejected)
         for topic, n in zip(INPUTS, effects.passed, strict=True):
             if n:
                 self._counters["passed_records"].labels(topic).inc(n)
         self._delayed.observe(effects.delays)
         if effects.lapsed:
-            soon = (self._updated + EARLY) * 1000
+            soon = (self.updated + EARLY) * 1000
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(ANSWERED, effects.answered)
         self._count(SCORED, effects.resolved)
@@ -150,7 +135,9 @@ class Gauges(Folding):
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
         held.fence = fence
-        for loses, gains in self._slots.active(_events(effects)):
+        events = Counter(effects.answered)
+        events.update(effects.resolved)
+        for loses, gains in self.slots.active(events):
             self._gained.append(gains)
             for each in self._held.values():
                 each.rows.pop(loses, None)
@@ -167,15 +154,10 @@ class Gauges(Folding):
     def written(self, partition: int, changes: Changes) -> None:
         """Take the rows of a checkpoint."""
         if (held := self._held.get(partition)) is not None:
-            held.applied(changes, self._policies, self.shows, self._slots.hides)
+            held.applied(changes, self._policies, self.slots.take, self.slots.hides)
 
-    def _fared(self, fates: Mapping[str, int]) -> None:
-        """Count fates of records and rows."""
-        for topic, names in RECORD_FATES.items():
-            for fate, counted in names.items():
-                n = sum(fates[name] for name in counted)
-                if n:
-                    self._counters["records"].labels(topic, fate).inc(n)
+    def _left(self, fates: Mapping[str, int]) -> None:
+        """Count the rows that expired, and the events that matured."""
         for kind in ("forecast", "outcome"):
             if fates[f"expired_{kind}s"]:
                 self._counters["expired"].labels(kind).inc(fates[f"expired_{kind}s"])
@@ -187,7 +169,7 @@ class Gauges(Folding):
         """Add up what was counted by stream."""
         counted = self._by_stream[name]
         for stream, n in found.items():
-            label = stream if stream and self.shows(stream) else HIDDEN
+            label = stream if stream and self.slots.take(stream) else HIDDEN
             counted[label] = counted.get(label, 0) + n
 
     def far_off(self, topic: int, n: int) -> None:
@@ -210,17 +192,9 @@ class Gauges(Folding):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the worker that are neither counters nor of one stream."""
-        batches = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
-        for name, latencies in batches.items():
+        for name, latencies in self._latencies.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)
-        families = {
-            name: self._family(name)
-            for name in CATALOGUE
-            if not {name} & {*self._counters, *self._histograms, *batches, *OF_STREAMS}
-        }
-        for name, labels, value in self._samples():
-            families[name].add_metric(labels, value)
-        yield from families.values()
+        yield from super().collect()
 
     def _samples(self) -> Iterator[Sample]:
         held: list[PartitionSnapshot] = list(self._held.values())
@@ -228,16 +202,9 @@ class Gauges(Folding):
         yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
-        yield "hidden_streams", (), self.hidden
+        yield "hidden_streams", (), len(self.slots.hidden_streams)
         yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
         yield from super()._samples()
-
-
-def _events(effects: Effects) -> dict[str, int]:
-    """Return how many forecasts and outcomes of each stream a batch took."""
-    return {
-        s: effects.answered.get(s, 0) + effects.resolved.get(s, 0) for s in {**effects.answered, **effects.resolved}
-    }
 
 
 def _oldest(fence: Fence) -> float:

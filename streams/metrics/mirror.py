@@ -104,7 +104,7 @@ class ChangeSource:
         if self._gauges is None:
             yield Overview(text, standing=standing, cost=thread_time() - used)
             return
-        hidden, last = self._gauges.hidden_streams, self._hidden
+        hidden, last = self._gauges.slots.hidden_streams, self._hidden
         self._hidden = hidden
         counted, told = self._gauges.counted(), hidden if whole or hidden != last else None
         yield Overview(text, counted, fences, told, self._gauges.updated, standing, thread_time() - used)
@@ -142,16 +142,13 @@ class Mirror:
             if monotonic() < self._silent:
                 raise TimeoutError
             if monotonic() >= self._until:
-                self._ask_again()
+                try:
+                    self._take()
+                except TimeoutError:
+                    self._silent = monotonic() + SILENT
+                    raise
         finally:
             self._lock.release()
-
-    def _ask_again(self) -> None:
-        try:
-            self._take()
-        except TimeoutError:
-            self._silent = monotonic() + SILENT
-            raise
 
     def _take(self) -> None:
         whole, self._whole = self._whole, True  # ask for everything if this answer breaks off
@@ -178,4 +175,4 @@ class Mirror:
         self.refresh()
         if self._streams is None:
             return self.overview.text
-        return self.overview.text + self._streams.text(self.held(), self.overview.counted).encode()
+        return self.overview.text + self._streams.text(self.held(), self.overview.counted)

@@ -9,7 +9,7 @@ from state.effects import Effects
 from state.fence import Fence
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES
 from streams.metrics.metric import Sample, counter, gauge
-from streams.metrics.stage import Folding, Sampler, StageMetrics
+from streams.metrics.stage import Folding, Sampler, StageMetrics, by_topic
 from streams.records import decoding, routing
 
 OWN: Final = {
@@ -29,6 +29,8 @@ KNOWN: Final = {**CATALOGUE, **OWN}
 #: The router's inputs, by the name of a worker's inputs.
 INPUTS: Final = {"forecasts": "routes", "outcomes": "labels"}
 TOPICS: Final = ("routes", "labels")
+#: The fates of records, each with its topic.
+RECORD_FATES: Final = routes.FATES[: routes.INPUT_FATES]
 
 
 class RouteGauges(Folding):
@@ -38,11 +40,10 @@ class RouteGauges(Folding):
     """
 
     def __init__(self, version: str, sampler: Sampler, app: str = "") -> None:
-        reasons = [(topic, reason) for topic in TOPICS for reason in routing.REASONS]
         counters: dict[str, list[tuple[str, ...]]] = {
-            "routed_records": [tuple(fate.split("_", 1)) for fate in routes.FATES[: routes.INPUT_FATES]],
+            "routed_records": by_topic(RECORD_FATES),
             "expired_routes": [("routes",), ("labels",)],
-            "dead_letters": list(reasons),
+            "dead_letters": [(topic, reason) for topic in TOPICS for reason in routing.REASONS],
             "outputs": [],
         }
         super().__init__(TOPICS, KNOWN, version, sampler, counters, app)
@@ -58,12 +59,11 @@ class RouteGauges(Folding):
 
     def count(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
-        self._updated = time()
+        self.updated = time()
         self._held[partition] = fence
-        for i, (fate, n) in enumerate(zip(routes.FATES, effects.fates, strict=False)):
-            if n and i < routes.INPUT_FATES:
-                self._counters["routed_records"].labels(*fate.split("_", 1)).inc(n)
-            elif n and fate.startswith("expired_"):
+        self._fared("routed_records", RECORD_FATES, effects.fates)
+        for fate, n in zip(routes.FATES, effects.fates, strict=False):
+            if n and fate.startswith("expired_"):
                 self._counters["expired_routes"].labels(fate.removeprefix("expired_")).inc(n)
         self._rejected(effects.rejected)
 
@@ -115,5 +115,5 @@ class IntakeGauges(StageMetrics):
 
     def batch(self, records: int, seconds: float) -> None:
         """Note the size and duration of a batch, and its time."""
-        self._updated = time()
+        self.updated = time()
         super().batch(records, seconds)

@@ -1,7 +1,6 @@
 """A stream's rows in all partitions, read when needed and under the present configuration."""
 
 from collections.abc import Iterable, Mapping
-from operator import add
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -11,6 +10,7 @@ from state.fence import Fence
 from state.kind import Kind
 from state.policy import Policy
 from state.segments import Segment
+from streams.metrics.figures import added
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import StreamRows
 
@@ -37,7 +37,7 @@ class StateRows:
     @property
     def streams(self) -> set[str]:
         """The streams that have any rows."""
-        return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
+        return {stream for rows in self._held.values() for stream in rows}
 
     def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
         """Return the values of a stream's rows of a kind, by partition and the other parts of their keys."""
@@ -88,15 +88,14 @@ def summed(
     ``slots``: what counts, with its partition and its layout and slot.
     """
     whole: list[Value] = []
-    named: dict[Segment, Value] = {}
+    parts: list[tuple[Segment, Value]] = []
     names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
     for partition, (layout, slot), each in slots:
         if (layout, slot) == kinds.WHOLE:
             whole.append(each)
         elif layout == policy.layout and partition in names and slot in names[partition].slots:
-            of = names[partition].segment(slot)
-            named[of] = add(named[of], each) if of in named else each
-    return whole, named
+            parts.append((names[partition].segment(slot), each))
+    return whole, added(parts)
 
 
 def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:

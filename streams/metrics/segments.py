@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
 from state.scoring.segment_scores import EDGES, SegmentScores
 from state.scoring.warm_up import OF_SEGMENT
 from state.scoring.wilson import Interval, wilson
-from state.scoring.windows import KINDS, Alarmed
+from state.scoring.windows import KINDS
 from state.segments import Dictionary, Segment
-from streams.metrics.figures import by_name, or_none
+from streams.metrics.figures import added, by_name, curve, or_none
 
 #: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000
@@ -35,14 +36,9 @@ OFF_SHARE: Final = 0.3
 SegmentRows = tuple[Dictionary, Mapping[int, AnySegmentScores]]
 
 
-def added(found: Iterable[SegmentRows]) -> dict[Segment, AnySegmentScores]:
+def total(found: Iterable[SegmentRows]) -> dict[Segment, AnySegmentScores]:
     """Return the scores of each segment over several partitions, whose slots may differ."""
-    totals: dict[Segment, Any] = {}
-    for dictionary, scores in found:
-        for slot, each in scores.items():
-            segment = dictionary.segment(slot)
-            totals[segment] = totals[segment] + each if segment in totals else each
-    return totals
+    return added((dictionary.segment(slot), each) for dictionary, scores in found for slot, each in scores.items())
 
 
 def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
@@ -57,7 +53,7 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     is the number of segments in a warm-up of their own.
     """
     found = list(found)
-    everything = added(found)
+    everything = total(found)
     totals = {segment: each for segment, each in everything.items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
@@ -76,30 +72,22 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
             **{
                 kind: {"mean_ece": fmean(eces), "worst_ece": max(eces)}
                 for kind in KINDS
-                if (eces := _eces(large, kind))
+                if (eces := [each.error(kind) for each in large])
             },
         },
-        "worst": [
-            _described(segment, each, evidence[segment])
-            if isinstance(each := totals[segment], SegmentScores)
-            else _paired(segment, each, evidence[segment])
-            for segment in order[:DESCRIBED]
-        ],
+        "worst": [_described(segment, totals[segment], evidence[segment]) for segment in order[:DESCRIBED]],
     }
 
 
 def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, Any]]:
     """Yield the segments that are off lately, see `describe`; not those without events in the last `RECENT` windows."""
-    totals: dict[Segment, Recent] = {}
+    parts: list[tuple[Segment, Recent]] = []
     for dictionary, scores in found:
         mine = {slot: each.recent for slot, each in scores.items() if each.recent is not None}
         now = max((each.last for each in mine.values()), default=0)
-        for slot, each in mine.items():
-            if each.last >= now - RECENT:
-                segment = dictionary.segment(slot)
-                totals[segment] = totals[segment] + each if segment in totals else each
+        parts += [(dictionary.segment(slot), each) for slot, each in mine.items() if each.last >= now - RECENT]
     alarms = []
-    for segment, each in totals.items():
+    for segment, each in added(parts).items():
         evidence, stretch = each.log_alarm()
         log10 = (evidence - math.log(segments)) / math.log(10.0) if segments else -math.inf
         if stretch is not None and log10 >= 0.0:
@@ -223,10 +211,6 @@ def nearer(described: Mapping[str, Any]) -> str:
     return f" Raw scores were nearer than served ones in {', '.join(found[:SERIES])}." if found else ""
 
 
-def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:
-    return [each.error(kind) for each in scores]
-
-
 def _evidence(scores: AnySegmentScores, segments: int) -> float:
     """Return log10 of the evidence against one of several segments; chance takes any of them to 1/α with at most α."""
     return (scores.log_alarm("calibrated") - math.log(segments)) / math.log(10.0)
@@ -237,46 +221,8 @@ def _off(scores: AnySegmentScores, evidence: float) -> bool:
     return evidence >= -math.log10(ALPHA) and scores.error("calibrated") >= least
 
 
-def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict[str, Any]:
-    raw, served = (scores.off(kind) for kind in KINDS)
-    described = _common(segment, scores, evidence) | {
-        "observed": scores.observed,
-        "off": _interval(served),
-        "raw_nearer": raw.low <= 0.0 <= raw.high and not served.low <= 0.0 <= served.high,
-    }
-    for kind in KINDS:
-        described[kind] = {
-            "mean": scores.mean(kind),
-            "ece": scores.error(kind),
-            "ece_noise": scores.noise(kind),
-            "excess": scores.excess(kind),
-            "brier": scores.brier(kind),
-            "auc": or_none(scores.auc(kind).value),
-            "bands": _bands(scores.bands(kind)),
-        }
-    return described
-
-
-def _paired(segment: Segment, scores: SegmentPairScores, evidence: float) -> dict[str, Any]:
-    """Return a segment of a stream of classes or numbers."""
-    off = scores.off("calibrated")
-    described = _common(segment, scores, evidence) | {
-        "off": _interval(off.by) | {"level": off.level},
-        "difference": {name: by_name(scores.difference(name)) for name in scores.losses},
-    }
-    for kind in KINDS:
-        described[kind] = {
-            "ece": scores.error(kind),
-            "ece_noise": scores.noise(kind),
-            "excess": scores.excess(kind),
-            "accuracy": or_none(scores.accuracy(kind)),
-            "loss": {name: scores.loss(name, kind) for name in scores.losses},
-        }
-    return described
-
-
-def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict[str, Any]:
-    return {
+def _described(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict[str, Any]:
+    described: dict[str, Any] = {
         "segment": segment.name,
         "value": segment.value,
         "issued": scores.issued,
@@ -286,6 +232,39 @@ def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict
         "coverage": or_none(scores.coverage),
         "mean_age_s": or_none(scores.mean_age_ms / 1000),
     }
+    described |= _of_probability(scores) if isinstance(scores, SegmentScores) else _of_pairs(scores)
+    for kind in KINDS:
+        described[kind] |= {"ece": scores.error(kind), "ece_noise": scores.noise(kind), "excess": scores.excess(kind)}
+    return described
+
+
+def _of_probability(scores: SegmentScores) -> dict[str, Any]:
+    raw, served = (scores.off(kind) for kind in KINDS)
+    of_kinds: dict[str, Any] = {
+        kind: {
+            "mean": scores.mean(kind),
+            "brier": scores.brier(kind),
+            "auc": or_none(scores.auc(kind).value),
+            "bands": _bands(scores.bands(kind)),
+        }
+        for kind in KINDS
+    }
+    nearer = raw.low <= 0.0 <= raw.high and not served.low <= 0.0 <= served.high
+    return {"observed": scores.observed, "off": _interval(served), "raw_nearer": nearer, **of_kinds}
+
+
+def _of_pairs(scores: SegmentPairScores) -> dict[str, Any]:
+    """Return what only segments of classes or numbers have."""
+    off = scores.off("calibrated")
+    of_kinds: dict[str, Any] = {
+        kind: {
+            "accuracy": or_none(scores.accuracy(kind)),
+            "loss": {name: scores.loss(name, kind) for name in scores.losses},
+        }
+        for kind in KINDS
+    }
+    difference = {name: by_name(scores.difference(name)) for name in scores.losses}
+    return {"off": _interval(off.by) | {"level": off.level}, "difference": difference, **of_kinds}
 
 
 def _interval(of: Interval) -> dict[str, Any]:
@@ -293,15 +272,9 @@ def _interval(of: Interval) -> dict[str, Any]:
 
 
 def _bands(bands: list[Bin]) -> list[dict[str, float]]:
-    edges = (0.0, *EDGES, 1.0)
+    edges = pairwise((0.0, *EDGES, 1.0))
     return [
-        {
-            "low": edges[i],
-            "high": edges[i + 1],
-            "n": int(each.n),
-            "forecast": each.p / each.n,
-            "outcome": each.y / each.n,
-        }
-        for i, each in enumerate(bands)
-        if each.n
+        {"low": low, "high": high} | each
+        for (low, high), band in zip(edges, bands, strict=True)
+        for each in curve([band])
     ]

@@ -93,13 +93,8 @@ class Slots:
         return [*self._named, *self._shown]
 
     @property
-    def hidden(self) -> int:
-        """How many streams came and have no slot; at most `MOST_HIDDEN`."""
-        return len(self._hidden)
-
-    @property
     def hidden_streams(self) -> frozenset[str]:
-        """The streams that came and have no slot."""
+        """The streams that came and have no slot; at most `MOST_HIDDEN`."""
         return frozenset(self._hidden.copy())
 
 

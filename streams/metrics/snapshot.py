@@ -30,11 +30,6 @@ class PartitionSnapshot:
     rows: dict[str, StreamRows] = field(default_factory=dict)
     written: Fence = field(default_factory=Fence)
 
-    @classmethod
-    def of(cls, fence: Fence, rows: StreamRows) -> "PartitionSnapshot":
-        """Return a snapshot of rows; rows that describe no stream are left out."""
-        return cls(fence, by_stream(rows), fence)
-
     def row(self, kind: Kind[Any], stream: str, *of: object) -> bytes | None:
         """Return a row of a stream; None if there is none."""
         return self.rows.get(stream, {}).get(kind.key(stream, *of))

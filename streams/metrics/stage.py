@@ -42,7 +42,10 @@ class StageMetrics(Collector):
         self._known = known
         self._version = version
         self._sampler = sampler
-        self._updated = 0.0
+        #: Metrics that are shown without a sample, too.
+        self._always: Sequence[str] = ()
+        #: When a batch was last committed, s since 1970; 0 if none was.
+        self.updated = 0.0
         self._counters = {
             name: Counter(PREFIX + name, known[name].help, known[name].labels, registry=self.registry)
             for name in counters
@@ -71,7 +74,7 @@ class StageMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are not counters."""
-        found: dict[str, Family] = {}
+        found = {name: self._family(name) for name in self._always}
         for name, labels, value in self._samples():
             if name not in found:
                 found[name] = self._family(name)
@@ -89,9 +92,14 @@ class StageMetrics(Collector):
 
     def _samples(self) -> Iterator[Sample]:
         yield "build_info", (self._version,), 1.0
-        if self._updated:
-            yield "last_update_timestamp_seconds", (), self._updated
+        if self.updated:
+            yield "last_update_timestamp_seconds", (), self.updated
         yield from self._sampler()
+
+
+def by_topic(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the labels of fates of records: each name begins with the topic."""
+    return [tuple(name.split("_", 1)) for name in names]
 
 
 class Folding(StageMetrics):
@@ -125,6 +133,12 @@ class Folding(StageMetrics):
     def stage(self, step: int, seconds: float) -> None:
         """Note how long a numbered step of a batch took."""
         self._stages[step].observe(seconds)
+
+    def _fared(self, counter: str, names: Sequence[str], fates: Sequence[int]) -> None:
+        """Count records by fates with these names."""
+        for labels, n in zip(by_topic(names), fates, strict=False):
+            if n:
+                self._counters[counter].labels(*labels).inc(n)
 
     def _redelivered(self, topics: Sequence[int]) -> None:
         """Count records that were folded again after a crash, by their topics; they count only as such."""

@@ -10,6 +10,7 @@ from state.policy import Policy
 from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import DAYS, ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
 from streams.metrics.segments import mark
+from streams.metrics.warm_up import WHY
 
 #: The states, most urgent first.
 STATES: Final = ("no input", "withheld", "off", "no labels", "warming up", "right")
@@ -46,14 +47,16 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
     """Return the course of a stream of probabilities as JSON has it.
 
     Windows hold whole hours or days, the present one included: ``hour`` this hour and the one before, ``day`` this hour
-    and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the days since
-    ``from_ms``, at most 30.
+    and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the whole days since
+    ``from_ms``, as far as days are kept; None: since the beginning.
     """
     hour, day = now_ms // HOUR_MS, now_ms // DAY_MS
     spans = [("hour", course.hours, hour - 1), ("day", course.hours, hour - 24)]
     spans += [("week", course.days, day - 7), ("month", course.days, day - 30)]
+    first = -(-(from_ms or 0) // DAY_MS)
+    kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
     return {
-        "since": since(course, from_ms),
+        "since": figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS},
         "forecast_ms": course.forecast_ms,
         "label_ms": course.label_ms,
         "days": [{"day": at} | figures(sums) for at, sums in sorted(course.days.items())],
@@ -82,7 +85,7 @@ def state(
     if raw and warm_up["partitions"] < warm_up["of"]:
         where = "" if len(raw) == withheld["of"] else f" in {len(raw)} of {withheld['of']} partitions"
         words = f"Raw scores are served{where}: most forecasts get no label."
-        return _told("withheld", withheld["since_ms"], words, _TODO[UNLABELLED])
+        return _told("withheld", withheld["since_ms"], words, WHY[UNLABELLED][1])
     scored = _scored(described)
     days = _after(course, warm_up["until_ms"])
     if off := _off(described, scored, course, days):
@@ -90,25 +93,19 @@ def state(
     begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
     waited = now_ms - (course.label_ms or begun)
     if course.forecast_ms and waited > _patience(course, warm_up["until_ms"] or 0, policy) * DAY_MS:
-        none = "No label has come since then." if course.label_ms else "No label has ever come: raw scores are served."
-        still = " What was learnt is still served." if course.label_ms else ""
-        return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
+        words = "No label has ever come: raw scores are served."
+        if course.label_ms:
+            words = "No label has come since then. What was learnt is still served."
+        return _told("no labels", course.label_ms or begun, words, _TODO["no labels"])
     warms = warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]
     if warms or (warm_up["until_ms"] and not scored):
-        why = warm_up["why"] if warms else "served"
-        return _told("warming up", begun if warms else warm_up["until_ms"], _WARMING[why], _TODO[why])
+        told = WHY[warm_up["why"]] if warms else _SERVED
+        return _told("warming up", begun if warms else warm_up["until_ms"], *told)
     return _told("right", right_since(course, warm_up["until_ms"]), "", "")
 
 
 def _told(name: str, since_ms: int | None, words: str, todo: str) -> dict[str, Any]:
     return {"state": name, "since_ms": since_ms, "words": words, "todo": todo}
-
-
-def since(course: Course, from_ms: int | None) -> dict[str, Any]:
-    """Return the means of the whole days since a time, as far as days are kept; None: since the beginning."""
-    first = -(-(from_ms or 0) // DAY_MS)
-    kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
-    return figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS}
 
 
 _TODO: Final = {
@@ -118,23 +115,12 @@ _TODO: Final = {
     "are off. Runbook: TrueupServedNotCalibrated.",
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
-    "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
-    "immature": "Nothing: labels are learnt when their forecasts are as old as `matures` says.",
-    "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
-    "few": "Nothing: it takes some more labels.",
-    "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
-    "served": "Nothing: their outcomes will show whether they are right.",
-    None: "",
 }
-_WARMING: Final = {
-    "unknown": "Raw scores are served. No label is known yet.",
-    "immature": "Raw scores are served. Labels have come, and are learnt when their forecasts have matured.",
-    "unlabelled": "Raw scores are served: most forecasts have no label.",
-    "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
-    "unsupported": "Raw scores were served so far: others are served once the labels support them.",
-    "served": "Calibrated scores are served. None of them has an outcome yet.",
-    None: "",
-}
+#: Of a warm-up that has ended without an outcome of what was served since.
+_SERVED: Final = (
+    "Calibrated scores are served. None of them has an outcome yet.",
+    "Nothing: their outcomes will show whether they are right.",
+)
 
 
 def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -202,7 +202,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "trueup streams show STREAM says what to set; soon after a stream began, labels that take long may still come",
     ),
     *(
-        shown(f"{name}", f"gauges/{name}", figure.help, figure.remedy)
+        shown(name, f"gauges/{name}", figure.help, figure.remedy)
         for each in KINDS.values()
         for name, figure in each.figures.items()
     ),

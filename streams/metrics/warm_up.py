@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from state import kinds
 from state.policy import Policy
@@ -66,12 +66,28 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, A
     }
 
 
-_WHY = {
-    "unknown": "raw scores are served. No outcome is known yet.",
-    "immature": "raw scores are served. Outcomes have come, and are learnt when their forecasts have matured.",
-    "unlabelled": "raw scores are served. Most forecasts have no label yet.",
-    "few": "too few labels have come to say whether most forecasts get one.",
-    "unsupported": "raw scores were served so far. Others are served once outcomes support them.",
+#: What is served in a warm-up, by why it lasts, and what to do about it.
+WHY: Final = {
+    "unknown": (
+        "Raw scores are served. No label is known yet.",
+        "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
+    ),
+    "immature": (
+        "Raw scores are served. Labels have come, and are learnt when their forecasts have matured.",
+        "Nothing: labels are learnt when their forecasts are as old as `matures` says.",
+    ),
+    "unlabelled": (
+        "Raw scores are served: most forecasts have no label.",
+        "Say in the streams file what a missing label means: the note on labels says what fits.",
+    ),
+    "few": (
+        "Raw scores are served: too few labels have come to say whether most forecasts get one.",
+        "Nothing: it takes some more labels.",
+    ),
+    "unsupported": (
+        "Raw scores were served so far: others are served once the labels support them.",
+        "Nothing: the next forecasts are answered by what the labels support.",
+    ),
 }
 
 
@@ -90,7 +106,7 @@ def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
         means = f" Of {n:,} outcomes raw said {_figure(warm_up['raw'])}, {_figure(warm_up['observed'])} happened{off}."
     if left:
         where = "" if left == warm_up["of"] else f" in {left} of {warm_up['of']} partitions"
-        return f"Warm-up{where}: {_WHY[warm_up['why']]}{means}"
+        return f"Warm-up{where}. {WHY[warm_up['why']][0]}{means}"
     if not n:
         return ""
     at = datetime.fromtimestamp(warm_up["until_ms"] / 1000, UTC)

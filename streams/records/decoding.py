@@ -170,9 +170,7 @@ class Decoder:
         record: dict[str, Any] = _NOTHING
         try:
             record = self._object(key, value, headers, timestamp, self._mappings[FORECASTS])
-            event_id = self._name(record, "event_id")
-            if "scope" in record:
-                event_id = self._scoped(event_id, record)
+            event_id = self._event(record)
             stream = record.get("stream")
             policy = self._known.get(stream) if type(stream) is str else None
             if policy is None:
@@ -206,9 +204,8 @@ class Decoder:
                 return Passed(offset, FORECASTS)
             left = None
             if self._policies.answering:
-                left = self.left(
-                    offset, key, unusable.args[1] if len(unusable.args) > 1 else record, timestamp, headers
-                )
+                readable = unusable.args[1] if len(unusable.args) > 1 else record
+                left = self.left(offset, key, readable, timestamp, headers)
             return Rejected(offset, key, value, FORECASTS, reason, forecast=left)
 
     def outcome(
@@ -219,9 +216,7 @@ class Decoder:
             return made
         try:
             record = self._object(key, value, headers, timestamp, self._mappings[OUTCOMES])
-            event_id = self._name(record, "event_id")
-            if "scope" in record:
-                event_id = self._scoped(event_id, record)
+            event_id = self._event(record)
             y = record.get("y")
             if type(y) is not int and type(y) is not bool and type(y) is not float:
                 if y is not None or record.get("erase") is not True:
@@ -283,14 +278,14 @@ class Decoder:
 
     def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
         """Return what is carried from a forecast to its answer."""
-        found = record.get("carried")
-        if type(found) is Carried or self._mappings[FORECASTS] is not None:
+        found = record.get("carried", _NOTHING)
+        if type(found) is Carried or self._mappings[FORECASTS] is not None:  # a mapping has chosen already
             return found if type(found) is Carried else None
         carrier = self._of_intake if "origin" in record else self._carrier
-        if found is None or type(found) is dict:
-            return carrier.carried(headers, _NOTHING if found is None else found)
-        carrier.left_out["field"] += 1
-        return carrier.carried(headers, _NOTHING)
+        if type(found) is not dict:
+            carrier.left_out["field"] += found is not None
+            found = _NOTHING
+        return carrier.carried(headers, found)
 
     def left(
         self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()
@@ -301,9 +296,7 @@ class Decoder:
         Kafka timestamp.
         """
         try:
-            event_id = self._name(record, "event_id")
-            if "scope" in record:
-                event_id = self._scoped(event_id, record)
+            event_id = self._event(record)
             kind = only_kind(record, *ALTERNATIVES)
             raw = read_forecast(record[kind], kind, None)
             if timestamp > LATEST:
@@ -348,8 +341,11 @@ class Decoder:
         """Return a name, or a whole number as one."""
         return self._named(str(found) if type(found) is int else found, field)
 
-    def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
+    def _event(self, record: dict[str, Any]) -> str:
         """Return the engine's name of an event: its id and its scope."""
+        event_id = self._named(record.get("event_id"), "event_id")
+        if "scope" not in record:
+            return event_id
         name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"
         if len(name.encode()) > LONGEST_NAME:
             raise Unusable("scope")

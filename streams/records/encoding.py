@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final, cast
 
-from state.events import Calibrated, Forecast, Output, Rejected, Resolved
+from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
+from streams.records.limits import Limits
 from streams.records.output_avro import AvroValues
 from streams.records.output_json import encode_calibrated, encode_letter, encode_raw, encode_resolved
 
@@ -15,22 +16,17 @@ EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | N
 NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
-def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int | None, bytes]:
-    """Return the label of an output's topic, its Kafka timestamp in ms, and its value in JSON."""
-    if isinstance(output, Calibrated):
-        return "calibrated", output.ts, encode_calibrated(output)
-    if isinstance(output, Resolved):
-        return "resolved", output.resolved_ts, encode_resolved(output)
-    topic = settings.forecasts if output.topic == FORECASTS else settings.outcomes
-    return "dead-letters", None, encode_letter(output, topic, partition, settings.limits)
+def headers_of(carried: Carried | None) -> list[tuple[str, bytes | None]]:
+    """Return the headers that go on to an output."""
+    return NO_HEADERS if carried is None else list(carried.headers)
 
 
-def key_of(output: Output, settings: Settings) -> bytes | None:
-    """Return the key of an output's record: its input's key, unless a dead letter withholds it or it is too long."""
-    key = output.key
-    if key is not None and isinstance(output, Rejected) and (output.withheld or len(key) > settings.letter_bytes):
-        return None
-    return key
+def letter(record: Rejected, topic: str, partition: int, limits: Limits) -> EncodedRecord:
+    """Return a dead letter: its key is its input's, unless the letter withholds it or it is too long."""
+    key = record.key
+    if key is not None and (record.withheld or len(key) > limits.letter_bytes):
+        key = None
+    return key, encode_letter(record, topic, partition, limits), None, NO_HEADERS
 
 
 def answered_raw(output: Output, settings: Settings) -> Forecast | None:
@@ -40,14 +36,14 @@ def answered_raw(output: Output, settings: Settings) -> Forecast | None:
     return output.forecast if settings.policies.answers_raw(output.forecast.stream) else None
 
 
-def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedRecord | None:
-    """Return the ``calibrated`` record, in JSON, beside a dead letter; None if there is no such answer."""
-    forecast = answered_raw(output, settings)
-    if forecast is None:
-        return None
-    value = encode_raw(output, settings.forecasts, partition)
-    headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
-    return output.key, value, forecast.ts, headers
+def raw_answer(
+    record: Rejected, forecast: Forecast, topic: str, partition: int, made: AvroValues | None
+) -> EncodedRecord:
+    """Return the ``calibrated`` record beside a dead letter, in JSON or Avro."""
+    value = encode_raw(record, forecast, topic, partition)
+    if made is not None:
+        value = made.of_json("calibrated", value)
+    return forecast.key, value, forecast.ts, headers_of(forecast.carried)
 
 
 def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
@@ -61,22 +57,19 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
     letters: list[EncodedRecord] = []
     for output in outputs:
         if type(output) is Calibrated:
+            value = encode_calibrated(output) if made is None else made.calibrated(output)
             carried = output.carried
             headers = NO_HEADERS if carried is None else list(carried.headers)
-            value = encode_calibrated(output) if made is None else made.calibrated(output)
             calibrated.append((output.key, value, output.ts, headers))
         elif type(output) is Resolved:
+            value = encode_resolved(output) if made is None else made.resolved(output)
             carried = output.carried
             headers = NO_HEADERS if carried is None else list(carried.headers)
-            value = encode_resolved(output) if made is None else made.resolved(output)
             resolved.append((output.key, value, output.resolved_ts, headers))
         else:
-            letter = cast("Rejected", output)
-            _, timestamp, value = encode(letter, settings, partition)
-            letters.append((key_of(output, settings), value, timestamp, NO_HEADERS))
-            answer = raw_answer(letter, settings, partition)
-            if answer is not None:
-                if made is not None:
-                    answer = (answer[0], made.of_json("calibrated", answer[1]), answer[2], answer[3])
-                calibrated.append(answer)
+            record = cast("Rejected", output)
+            topic = settings.forecasts if record.topic == FORECASTS else settings.outcomes
+            letters.append(letter(record, topic, partition, settings.limits))
+            if (forecast := answered_raw(record, settings)) is not None:
+                calibrated.append(raw_answer(record, forecast, topic, partition, made))
     return {"calibrated": calibrated, "resolved": resolved, "dead-letters": letters}

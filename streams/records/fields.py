@@ -96,18 +96,15 @@ def _numbers(given: object) -> tuple[float, ...]:
 
 def read_features(x: object, policy: Policy) -> tuple[float, ...]:
     """Return the features in the policy's order, each in [-1, 1]."""
+    values: Any = x
     if isinstance(policy.features, tuple):
-        if type(x) is not dict:
-            raise Unusable("features")
-        values = [x.get(name) for name in policy.features]
-    else:
-        if type(x) is not list or len(x) != policy.features:
-            raise Unusable("features")
-        values = x
+        values = [x.get(name) for name in policy.features] if type(x) is dict else None
+    if type(values) is not list or len(values) != policy.n_features:
+        raise Unusable("features")
     for value in values:
-        if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
+        if (type(value) is not float and type(value) is not int) or not -1 <= value <= 1:
             raise Unusable("features")
-    return tuple(map(float, values))  # type: ignore[arg-type]
+    return tuple(map(float, values))
 
 
 def read_segments(given: object, policy: Policy) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import orjson
 from aiokafka.structs import TopicPartition
@@ -11,41 +11,27 @@ from aiokafka.structs import TopicPartition
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
-from state.quick import new
 from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.records.decoding import SCOPED, Decoder
-from streams.records.encoding import NO_HEADERS
+from streams.records.encoding import NO_HEADERS, EncodedRecord, headers_of, letter, raw_answer
 from streams.records.limits import Limits
 from streams.records.output_avro import AvroValues
-from streams.records.output_json import encode_letter, encode_raw, with_fields
 from streams.records.refused import Refused
-from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, place, target
+from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, place, target_of
 from streams.records.skips import PoisonError
 from streams.sources import far_off, mapping
 from streams.sources.carrying import TRACE
+from streams.sources.fields import FORECAST
 from streams.sources.formats import asks_registry
 from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
-
-class CanonicalRecord(NamedTuple):
-    """A canonical record: its topic's label, its key, its value, its Kafka timestamp (ms) and its headers."""
-
-    topic: str
-    key: bytes
-    value: bytes
-    stamp: int
-    headers: list[tuple[str, bytes | None]]
-
-
-class Canonical(NamedTuple):
-    """A source record's canonical records: a forecast and its route, which is sent after it; or a label."""
-
-    first: CanonicalRecord
-    then: CanonicalRecord | None = None
+#: The records made of a source record, each with the label of its topic: a forecast and its route, which is sent after
+#: it; or a label.
+Canonical = tuple[tuple[str, EncodedRecord], ...]
 
 
 class Reader:
@@ -53,33 +39,26 @@ class Reader:
 
     The worker's own decoder reads each record, so only records that the worker accepts are sent.
 
-    ``name, role``: name and role of the source; the role is ``forecast`` or ``outcome``.
+    ``read``: the mapping of the source.
     ``policies, limits``: as the worker's.
     ``carry_headers``: names of headers that go on from labels; for forecasts the mapping names them.
     """
 
     def __init__(
-        self,
-        name: str,
-        role: str,
-        read: mapping.Mapping,
-        policies: Policies,
-        limits: Limits,
-        carry_headers: Sequence[str] = TRACE,
+        self, read: mapping.Mapping, policies: Policies, limits: Limits, carry_headers: Sequence[str] = TRACE
     ) -> None:
-        self.name, self.role = name, role
+        self.name, self.role = read.source.name, read.source.role
         self._policies = policies
         self._ahead_ms = limits.ahead_ms
         self._decoder = Decoder(policies, limits, None, carry_headers)
         self._mapping = read
-        self._topic = FORECASTS if role == "forecast" else OUTCOMES
-        self._made = self._forecast if role == "forecast" else self._label
+        self._topic = FORECASTS if self.role == FORECAST else OUTCOMES
 
     def lacking(self, record: Any) -> list[SchemaId]:  # noqa: ANN401 - as below
         """Return the ids of schemas that have to be loaded before a record is read."""
-        return (
-            [] if isinstance(record.value, Refused) else self._mapping.lacking(record.value, record.key, record.headers)
-        )
+        if isinstance(record.value, Refused):
+            return []
+        return self._mapping.lacking(record.value, record.key, record.headers)
 
     def left_out(self, what: str) -> int:
         """Return how many headers or fields were too large to carry; see `Decoder.left_out`."""
@@ -113,7 +92,8 @@ class Reader:
             return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
             return None if fields.reason == PASSED else self._rejected(record, fields.reason, fields.fields)
-        made = self._made(fields, stamp, origin, record.headers)
+        make = self._forecast if self._topic == FORECASTS else self._label
+        made = make(fields, stamp, origin, record.headers)
         return self._rejected(record, made, fields) if isinstance(made, str) else made
 
     def _rejected(self, record: Any, reason: str, fields: dict[str, Any] | None = None) -> Rejected:  # noqa: ANN401 - aiokafka's
@@ -126,31 +106,24 @@ class Reader:
         if forecast is None or not self._policies.answers_raw(forecast.stream):
             return rejected
         event_id = forecast.event_id.partition(SCOPED)[0]
-        key = self._target(forecast.stream, event_id) if forecast.stream else event_id
+        key = target_of(self._policies, forecast.stream, event_id) if forecast.stream else event_id
         return rejected._replace(forecast=forecast._replace(key=key.encode()))
 
     def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin, _: Headers) -> Canonical | str:
-        carried = cast("Carried | None", fields.get("carried"))
         try:
             value = encode_forecast(fields, origin)
         except TypeError:  # JSON cannot hold the value
             return "not_json"
-        headers = NO_HEADERS
-        if carried is not None:
-            headers = list(carried.headers)
-            value = with_fields(carried.fields, value) if carried.fields else value
         event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
             return event.reason
         event_id = event.event_id.partition(SCOPED)[0]
-        key = self._target(event.stream, event_id)
+        key = target_of(self._policies, event.stream, event_id)
         route = encode_route(event_id, event.stream, key, origin)
-        return new(
-            Canonical,
-            (
-                new(CanonicalRecord, ("forecasts", key.encode(), value, stamp, headers)),
-                new(CanonicalRecord, ("routes", event_id.encode(), route, stamp, NO_HEADERS)),
-            ),
+        headers = headers_of(cast("Carried | None", fields.get("carried")))
+        return (
+            ("forecasts", (key.encode(), value, stamp, headers)),
+            ("routes", (event_id.encode(), route, stamp, NO_HEADERS)),
         )
 
     def _label(self, fields: dict[str, Any], stamp: int, origin: Origin, headers: Headers) -> Canonical | str:
@@ -166,27 +139,13 @@ class Reader:
         if stream is not None:
             if not isinstance(stream, str) or self._policies.of(stream) is None:
                 return "unknown_stream" if isinstance(stream, str) else "stream"
-            key = self._target(stream, event.event_id)
+            key = target_of(self._policies, stream, event.event_id)
         value = encode_label(event.event_id, stream or "", key, event.y, event.ts, event.revision, origin)
-        kept = NO_HEADERS if event.carried is None else list(event.carried.headers)
-        return new(Canonical, (new(CanonicalRecord, ("labels", event.event_id.encode(), value, stamp, kept)), None))
-
-    def _target(self, stream: str, event_id: str) -> str:
-        policy = self._policies.of(stream)
-        return target(stream, event_id, 1 if policy is None else policy.shards)
-
-
-class Record(NamedTuple):
-    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
-
-    key: bytes | None
-    value: bytes
-    stamp: int | None
-    headers: list[tuple[str, bytes | None]]
+        return (("labels", (event.event_id.encode(), value, stamp, headers_of(event.carried))),)
 
 
 #: Records by their topic's label and their partition.
-Records = defaultdict[tuple[str, int], list[Record]]
+Records = defaultdict[tuple[str, int], list[EncodedRecord]]
 
 
 @dataclass(eq=False)
@@ -220,9 +179,7 @@ class Maker:
         for mode in settings.modes:
             if not mode.direct:
                 read = mapping.Mapping(mode.source, self.schemas)
-                reader = Reader(
-                    mode.source.name, mode.source.role, read, settings.policies, settings.limits, settings.carry_headers
-                )
+                reader = Reader(read, settings.policies, settings.limits, settings.carry_headers)
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self.asking[mode.topic].append(reader)
@@ -234,7 +191,6 @@ class Maker:
             "dead-letters": settings.dead_letters,
             "configurations": settings.configurations,
         }
-
         if settings.policies.answering:
             self.topics["calibrated"] = settings.calibrated
         #: Their numbers of partitions.
@@ -273,8 +229,8 @@ class Maker:
         ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         making = Making()
-        first: list[CanonicalRecord] = []
-        then: list[CanonicalRecord] = []
+        first: list[tuple[str, EncodedRecord]] = []
+        then: list[tuple[str, EncodedRecord]] = []
         ends, fates, places = making.ends, making.fates, self._places
         for tp, record in batch:
             offset: int = record.offset
@@ -292,14 +248,13 @@ class Maker:
                     continue
                 # A topic has sources of at most two roles. Once a source of a role has read a record, no other of that
                 # role does.
-                if isinstance(made, Canonical):
-                    fates[reader.name, "sent", ""] += 1
-                    first.append(made.first)
-                    if made.then is not None:
-                        then.append(made.then)
-                else:
+                if isinstance(made, Rejected):
                     fates[reader.name, "dead", made.reason] += 1
                     self.reject(making, tp, made)
+                else:
+                    fates[reader.name, "sent", ""] += 1
+                    first.append(made[0])
+                    then.extend(made[1:])
                 if read:
                     break
                 read = reader.role
@@ -310,29 +265,19 @@ class Maker:
     def _placed(self, tp: TopicPartition) -> list[tuple[Reader, str]]:
         return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self.readers[tp.topic]]
 
-    def _put(self, to: Records, made: list[CanonicalRecord]) -> None:
-        hashes = partitioner.hashes([sent.key for sent in made])
-        for i, (topic, key, value, stamp, headers) in enumerate(made):
-            to[topic, hashes[i] % self.widths[topic]].append(new(Record, (key, value, stamp, headers)))
+    def _put(self, to: Records, made: list[tuple[str, EncodedRecord]]) -> None:
+        hashes = partitioner.hashes([record[0] or b"" for _, record in made])
+        for i, (topic, record) in enumerate(made):
+            to[topic, hashes[i] % self.widths[topic]].append(record)
 
     def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
-        """Add a dead letter, and its raw answer if it is to have one."""
-        value = encode_letter(rejected, tp.topic, tp.partition, self._limits)
-        key = rejected.key if len(rejected.key or b"") <= self._limits.letter_bytes else None
+        """Add a dead letter, and its raw answer if it is to have one; workers never see its forecast."""
         to = "dead-letters", tp.partition % self.widths["dead-letters"]
-        making.first[to].append(Record(key, value, None, NO_HEADERS))
+        making.first[to].append(letter(rejected, tp.topic, tp.partition, self._limits))
         making.rejected.append((tp, rejected.offset, rejected.reason))
         if rejected.forecast is not None:
-            self._answer(making, tp, rejected, rejected.forecast)
-
-    def _answer(self, making: Making, tp: TopicPartition, rejected: Rejected, forecast: Forecast) -> None:
-        """Answer a dead forecast with its raw score; workers never see it."""
-        key = forecast.key or b""
-        partition = partitioner.partition(key, self.widths["calibrated"])
-        headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
-        value = encode_raw(rejected, tp.topic, tp.partition)
-        if self.values is not None:
-            value = self.values.of_json("calibrated", value)
-        # The error may be in the record's own time.
-        making.first["calibrated", partition].append(Record(key, value, None, headers))
-        making.raw_answers += 1
+            key, value, _, headers = raw_answer(rejected, rejected.forecast, tp.topic, tp.partition, self.values)
+            partition = partitioner.partition(key or b"", self.widths["calibrated"])
+            # Without a time of its own: the error may be in the record's.
+            making.first["calibrated", partition].append((key, value, None, headers))
+            making.raw_answers += 1

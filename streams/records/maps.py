@@ -53,11 +53,6 @@ class MapHead:
     at: int
 
 
-def key_of(stream: str) -> bytes:
-    """Return the key of a stream's map."""
-    return stream.encode()
-
-
 def encode_map(place: MapHead, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
     """Return the value of a map.
 

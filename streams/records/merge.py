@@ -5,12 +5,13 @@ part of the result. So the record with the smaller timestamp goes first, and of 
 an outcome. A topic with an empty buffer holds the other back until it is known to have no more. The order of a batch
 depends only on its records and on the few behind them.
 
-A record stamped ahead of its neighbours must not hold back its topic until the other topic has come as far: forecasts
-would be read, and expire, before their outcomes. So a head goes early (`believed`) if it is more than `SLACK` later
-than the other head and than most of the few records behind it. It goes when the earliest of these would. After a quiet
-night the records behind the first one confirm it. Nothing is remembered, so a restart anywhere finds the same order. If
-the records behind a head have not come yet, it waits for its time, and a batch ends before it. So records that come
-later do not change the order of a batch.
+A record may be stamped ahead of its neighbours. It must not hold back its topic until the other topic has come as far:
+forecasts would be read, and expire, before their outcomes. So the first record of a topic is looked at if it is more
+than `SLACK` later than that of the other topic. If it is also more than `SLACK` later than several of the few records
+behind it, it counts with the earliest time of these (`believed`). After a quiet night the records behind it are as late
+as it is, and it counts with its own time. Nothing is remembered, so a restart anywhere finds the same order. If the
+records behind it have not come yet, it waits for its time, and a batch ends before it. So records that come later do
+not change the order of a batch.
 
 Records that were folded since the last checkpoint come again after a crash. They are folded in the order of the journal
 (`state.journal`), before any new record.
@@ -132,7 +133,7 @@ class RewrittenError(ValueError):
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """The buffered records of one partition."""
+    """The buffered records of one partition. Where they are to be fetched again, a new buffer takes its place."""
 
     partition: int
     sources: Sequence[TP]
@@ -335,19 +336,6 @@ class PartitionBuffer:
         if self.held_since is None:
             self.held_since = now
         return now - self.held_since >= patience
-
-    def restart(self) -> None:
-        """Drop all records, buffered and taken; they will be fetched again."""
-        self.epoch = next(_EPOCHS)
-        self.busy = False
-        self.out.clear()
-        self.journal.clear()
-        self.taken = 0
-        self.known = [(-1, NONE), (-1, NONE)]
-        self.held_since = self.awaited = None
-        self.sizes = [0, 0]
-        for buffer in self.buffers:
-            buffer.clear()
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:

@@ -203,14 +203,8 @@ def texts(carried: dict[str, Any]) -> dict[str, str]:
 def _map(fields: bytes) -> bytes:
     """Return a JSON object as a map of texts that is not null."""
     found: dict[str, str] = texts(orjson.loads(fields))
-    if not found:
-        return _SOME + _NULL
-    parts = [_SOME, _long(len(found))]
-    for name, value in found.items():
-        parts.append(_text(name))
-        parts.append(_text(value))
-    parts.append(_NULL)
-    return b"".join(parts)
+    pairs = b"".join([_text(name) + _text(value) for name, value in found.items()])
+    return _SOME + (_long(len(found)) + pairs if found else b"") + _NULL
 
 
 def _text(value: str) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from state.events import Calibrated, Rejected, Resolved
+from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.forecasts import Classwise, Normal, Quantiles
 from streams.records.decoding import SCOPED
 from streams.records.limits import Limits
@@ -36,9 +36,6 @@ def encode_calibrated(record: Calibrated) -> bytes:
         high,
         why,
     ) = record
-    scope = ""
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
     said: dict[str, Any] = {
         "event_id": event_id,
         "stream": stream,
@@ -59,20 +56,13 @@ def encode_calibrated(record: Calibrated) -> bytes:
         said["p_low"], said["p_high"] = low, high
         if why:
             said["why"] = why
-    value = _dumps(said if type(p) is float else _shown(said))
-    if scope:
-        value = _within(scope, value)
-    return value if carried is None or not carried.fields else with_fields(carried.fields, value)
+    return _encoded(said, event_id, p, carried)
 
 
-def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
+def encode_raw(record: Rejected, forecast: Forecast, topic: str, partition: int) -> bytes:
     """Return the JSON value of the ``calibrated`` record that answers a dead letter's forecast with its raw score."""
-    forecast = record.forecast
-    if forecast is None:
-        raise ValueError("the forecast of this dead letter could not be read")
-    event_id, _, scope = forecast.event_id.partition(SCOPED)
     said = {
-        "event_id": event_id,
+        "event_id": forecast.event_id,
         "stream": forecast.stream or None,
         "raw": forecast.raw,
         "p": forecast.raw,
@@ -81,19 +71,12 @@ def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
         "ts": forecast.ts,
         "dead_letter": {"topic": topic, "partition": partition, "offset": record.offset},
     }
-    value = orjson.dumps(_shown(said))
-    if scope:
-        value = _within(scope, value)
-    carried = forecast.carried
-    return with_fields(carried.fields, value) if carried is not None and carried.fields else value
+    return _encoded(said, forecast.event_id, forecast.raw, forecast.carried)
 
 
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
     _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied, _ = record
-    scope = ""
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
     said: dict[str, Any] = {
         "event_id": event_id,
         "stream": stream,
@@ -108,22 +91,29 @@ def encode_resolved(record: Resolved) -> bytes:
         "revision": revision,
         "implied": implied,
     }
-    value = _dumps(said if type(p) is float else _shown(said))
-    return _within(scope, value) if scope else value
+    return _encoded(said, event_id, p, None)
 
 
 def _whole(y: float) -> object:  # compiled code would keep a float
     return int(y) if y == int(y) and abs(y) <= _WHOLE else y
 
 
-def _within(scope: str, value: bytes) -> bytes:
-    """Return the value of a record whose event has a scope."""
-    return value[:-1] + b',"scope":' + orjson.dumps(scope) + b"}"
+def _encoded(said: dict[str, Any], name: str, p: object, carried: Carried | None) -> bytes:
+    """Return a record in JSON, with scope and what it carries.
 
-
-def with_fields(fields: bytes, value: bytes) -> bytes:
-    """Return the value of a record that carries fields."""
-    return value[:-1] + b',"carried":' + fields + b"}"
+    ``name``: the engine's name of the event.
+    ``p``: the served forecast.
+    """
+    scope = ""
+    if SCOPED in name:
+        said["event_id"], _, scope = name.partition(SCOPED)
+    if type(p) is not float:
+        said = _shown(said)
+    if scope:
+        said["scope"] = scope
+    if carried is not None and carried.fields:
+        said["carried"] = orjson.Fragment(carried.fields)
+    return _dumps(said)
 
 
 def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - any value that is not a name
@@ -152,19 +142,19 @@ def _shown(said: dict[str, Any]) -> dict[str, Any]:
 
 def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:
     """Return the JSON value of a ``dead-letters`` record; its value is base64, cut at the limit."""
-    key, value = record.key, record.value
     letter: dict[str, Any] = {
         "reason": record.reason,
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
-        "key": None,
-        "value": None,
-        "value_bytes": 0 if value is None else len(value),
+        "key": _base64(record.key, limits.letter_bytes),
+        "value": _base64(record.value, limits.letter_bytes),
+        "value_bytes": len(record.value or b""),
     }
     if record.withheld:
-        letter["withheld"] = True
-    else:
-        letter["key"] = None if key is None else base64.b64encode(key[: limits.letter_bytes]).decode()
-        letter["value"] = None if value is None else base64.b64encode(value[: limits.letter_bytes]).decode()
-    return orjson.dumps(letter)
+        letter |= {"key": None, "value": None, "withheld": True}
+    return _dumps(letter)
+
+
+def _base64(data: bytes | None, most: int) -> str | None:
+    return None if data is None else base64.b64encode(data[:most]).decode()

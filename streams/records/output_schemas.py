@@ -18,34 +18,33 @@ NULLED: Final = "stream"
 
 _TIME: Final = {"type": "long", "logicalType": "timestamp-millis"}
 _DOUBLES: Final = {"type": "array", "items": "double"}
-_QUANTILES: Final = {
-    "type": "record",
-    "name": "Quantiles",
-    "doc": "A law of a number, by some of its quantiles.",
-    "fields": [
-        {"name": "levels", "type": _DOUBLES, "doc": "Increasing, in (0, 1)."},
-        {"name": "values", "type": _DOUBLES, "doc": "One a level, never falling, in units of y."},
-    ],
-}
-_NORMAL: Final = {
-    "type": "record",
-    "name": "Normal",
-    "doc": "A normal law of a number.",
-    "fields": [
-        {"name": "mean", "type": "double", "doc": "In units of y."},
-        {"name": "std", "type": "double", "doc": "Standard deviation, in units of y; positive."},
-    ],
-}
-_PLACE: Final = {
-    "type": "record",
-    "name": "Place",
-    "doc": "Where a record stands in Kafka.",
-    "fields": [
-        {"name": "topic", "type": "string", "doc": "Topic."},
-        {"name": "partition", "type": "int", "doc": "Partition."},
-        {"name": "offset", "type": "long", "doc": "Offset."},
-    ],
-}
+
+
+def _record(name: str, doc: str, *fields: tuple[str, Any, str]) -> dict[str, Any]:
+    """Return the type of a record with fields; each has a name, a type and a doc."""
+    made = [{"name": field, "type": kind, "doc": said} for field, kind, said in fields]
+    return {"type": "record", "name": name, "doc": doc, "fields": made}
+
+
+_QUANTILES: Final = _record(
+    "Quantiles",
+    "A law of a number, by some of its quantiles.",
+    ("levels", _DOUBLES, "Increasing, in (0, 1)."),
+    ("values", _DOUBLES, "One a level, never falling, in units of y."),
+)
+_NORMAL: Final = _record(
+    "Normal",
+    "A normal law of a number.",
+    ("mean", "double", "In units of y."),
+    ("std", "double", "Standard deviation, in units of y; positive."),
+)
+_PLACE: Final = _record(
+    "Place",
+    "Where a record stands in Kafka.",
+    ("topic", "string", "Topic."),
+    ("partition", "int", "Partition."),
+    ("offset", "long", "Offset."),
+)
 
 
 class Field(NamedTuple):

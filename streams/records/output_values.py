@@ -68,15 +68,11 @@ class OutputValues:
 
     def compared(self, value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
         """Return the fields in which a value and a JSON record differ, with both contents; see `compared`."""
-        given = value or b""
         try:
-            schema = self._schema(given)
-            if schema is None:
-                return compared(value, derived)
-            differing = _differing(self.fields(given), fields(schema, payload(schema, orjson.loads(derived))))
+            schema = self._schema(value or b"")
         except ValueError:
             return {"value": (repr(value), derived.decode())}
-        return differing or {"bytes": (repr(value), repr(derived))}
+        return compared(value, derived, schema)
 
     def bare(self, value: bytes) -> bytes:
         """Return an answer as a worker of this version writes it, without the schema's id: the byte 0, the record.
@@ -109,21 +105,25 @@ def packed(answer: dict[str, Any]) -> bytes:
     return b"\0" + payload(SCHEMAS["calibrated"], answer)
 
 
-def compared(value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two JSON values differ, with both contents; None for a missing field.
+def compared(value: bytes | None, derived: bytes, schema: Any = None) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 - fastavro's
+    """Return the fields in which a value and a JSON record differ, with both contents; None for a missing field.
 
-    A value that is not a JSON object counts as one field.
+    A value that is no record counts as one field.
+
+    ``schema``: Avro schema of the value; None: it is JSON.
     """
+    given = value or b""
     try:
-        differing = _differing(orjson.loads(value or b""), orjson.loads(derived))
+        other = orjson.loads(derived)
+        if schema is None:
+            one = orjson.loads(given)
+        else:
+            one, other = fields(schema, given[_FRAME:]), fields(schema, payload(schema, other))
+        names = [*other, *(name for name in one if name not in other)]
+        differing = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
     except (ValueError, TypeError, AttributeError):
         return {"value": (repr(value), derived.decode())}
     return differing or {"bytes": (repr(value), repr(derived))}
-
-
-def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    names = [*other, *(name for name in one if name not in other)]
-    return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
 
 
 def _named(value: bytes) -> int | None:

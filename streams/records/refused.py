@@ -1,22 +1,18 @@
 """Stand-ins: records in place of a batch that is not unpacked, or of records that an operator skipped."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 import orjson
 
 from state.events import Event, Rejected
 
-#: The dead letter's reason: the record batch expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked or read.
-REASON: Final = "batch"
-#: The dead letter's reason: an operator said so, see `streams.records.skips`.
-SKIPPED: Final = "skipped"
-
 
 class Refused(bytes):
     """The value of a stand-in: JSON with the offsets that it stands for, and the reason."""
 
-    reason: ClassVar[str] = REASON
+    #: The dead letter's reason, see `streams.records.decoding.REASONS`.
+    reason: ClassVar[str] = "batch"
 
     @classmethod
     def of(cls, first: int, last: int, packed_bytes: int, why: str) -> Self:
@@ -27,7 +23,7 @@ class Refused(bytes):
 class Skipped(Refused):
     """The same for records that an operator skipped."""
 
-    reason = SKIPPED
+    reason = "skipped"
 
 
 def named(events: list[Event]) -> Sequence[Event]:

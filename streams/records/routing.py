@@ -55,15 +55,17 @@ def target_of(policies: Policies, stream: str, event_id: str) -> str:
 
 
 def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
-    """Return the value of a canonical forecast without what it carries.
+    """Return the value of a canonical forecast; raises TypeError if JSON cannot hold it.
 
     The stream is the event's scope, so other streams may use the same id.
     """
     made = record.copy()
-    made.pop("carried", None)
+    carried = made.pop("carried", None)
     made["origin"] = origin
     if "stream" in record:  # else the record is refused for that
         made["scope"] = record["stream"]
+    if carried is not None and carried.fields:
+        made["carried"] = orjson.Fragment(carried.fields)
     return orjson.dumps(made)
 
 

@@ -114,7 +114,7 @@ def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN
         try:
             said = _read(made, data, "schema")
         except Unfit as exc:
-            misfit = exc if misfit.args[0] == "schema" else misfit
+            misfit = exc
         else:
             found += [] if said in found else [said]
     if len(found) == 1:
@@ -129,8 +129,6 @@ def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN
         raise Unfit(
             "format", "the value is an Avro object container file, which holds many records: give one record of it"
         )
-    if misfit.args[0] != "schema":
-        raise misfit
     raise Unfit(
         "schema",
         f"{misfit.args[1]}. If it was written by another schema, add that file, as in "

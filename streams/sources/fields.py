@@ -5,7 +5,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfoNotFoundError
 
 from streams.sources import specs, transforms
-from streams.sources.references import Envelope, Read, plain, reader, text, uses_key
+from streams.sources.references import Envelope, Read, reader, text, uses_key
 from streams.sources.refusal import Unfit, short
 from streams.sources.shortcuts import Shortcut, shortcut
 from streams.sources.specs import Spec
@@ -229,16 +229,7 @@ class Compiler:
                 raise Unfit(*missing.args)
             return None
 
-        references = specs.references(table.get("path"))
-        name = plain(references[0]) if len(references) == 1 else None
-        if name is not None:
-
-            def named(record: Any, _: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
-                value = record.get(name)
-                return instead() if value is None else transform(value)
-
-            return named
-        found = self.reference(references)
+        found = self.reference(table.get("path"))
 
         def read(record: Any, envelope: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
             value = found(record, envelope)
@@ -248,7 +239,7 @@ class Compiler:
 
     def value(self, spec: Spec) -> Read:
         """Return a reader of a value without conversion. Raises ValueError if the place is malformed."""
-        return self._value(specs.table(spec), _unchanged)
+        return self._value(specs.table(spec), lambda found: found)
 
     def reference(self, path: Spec) -> Read:
         """Return a reader of the first of some references that has a value. Raises ValueError if one is malformed."""
@@ -266,10 +257,6 @@ class Compiler:
             return None
 
         return first
-
-
-def _unchanged(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
-    return found
 
 
 def _as_given(found: Any) -> Any:  # noqa: ANN401 - whatever stands there

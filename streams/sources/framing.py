@@ -30,10 +30,15 @@ class Framed(NamedTuple):
 
 def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
     """Return the id of a value's or key's schema; None if it names none."""
+    return _found(data, headers, name)[0]
+
+
+def _found(data: bytes, headers: Headers, name: str) -> tuple[SchemaId | None, bytes, int]:
+    """Return the id of a schema, the header or value in which it stands, and where it ends there; None without one."""
     for given, value in headers:
         if given == name and value and (found := _named(value)) is not None:
-            return found
-    return _named(data[:5])
+            return found, value, 17 if isinstance(found, str) else 5
+    return _named(data[:5]), data, 5
 
 
 def _named(head: bytes) -> SchemaId | None:
@@ -50,15 +55,11 @@ def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
 
     ``placed``: whether the place of a message follows the id.
     """
-    for given, value in headers:
-        if given == name and value and (found := _named(value)) is not None:
-            place, _ = _place(value, 17 if isinstance(found, str) else 5) if placed else ((), 0)
-            return Framed(found, place, data)
-    named = _named(data[:5])
+    named, frame, at = _found(data, headers, name)
     if named is None:
         raise Unfit("format", "it names no schema: it does not begin with the byte 0 and an id, and no header has one")
-    place, at = _place(data, 5) if placed else ((), 5)
-    return Framed(named, place, data[at:])
+    place, at = _place(frame, at) if placed else ((), at)
+    return Framed(named, place, data[at:] if frame is data else data)
 
 
 def _place(data: bytes, at: int) -> tuple[tuple[int, ...], int]:

@@ -51,7 +51,6 @@ class Mapping:
         if compiler.uses_key and self._key is None:
             raise ValueError(f"a path into the key needs key_format: one of {', '.join(formats.FORMATS)}")
         self._precedence = table.get("precedence", 0) << PRECEDENCE_BITS
-        self._adds = bool(self._precedence) or self._carries
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
@@ -100,8 +99,7 @@ class Mapping:
                     found = read(record, envelope)
                 if found is not None:
                     made[name] = found
-            if self._adds or headers:
-                self._add(made, record, envelope)
+            self._add(made, record, envelope)
         except Unfit as exc:
             reason, why = exc.args
             return Refusal(reason, why, self._left(record, envelope))

@@ -35,6 +35,8 @@ class KafkaTime(int):
 Read = Callable[[Any, Envelope], Any]
 
 _STEP: Final = re.compile(r'(?:^|\.)(?:"((?:[^"\\]|\\.)*)"|([^.\[\]{}"@\s][^.\[\]{}"]*))|\[(\d{1,6})\]')
+#: A brace of a template, a reference in braces, or what is wrong: a brace that closes nothing, or is not closed.
+_BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^}]*\}?|\})")
 _KEY, _HEADER, _TOPIC, _TIMESTAMP = "@key", "@header.", "@topic", "@timestamp"
 _EXAMPLE: Final = "a path such as a.b[0].c, or @key, @header.NAME, @topic, @timestamp"
 
@@ -105,23 +107,14 @@ def _path(path: tuple[str | int, ...]) -> Read:
         return lambda record, _: record.get(name)
 
     def read(found: Any, _: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
-        try:
-            for step in path:
-                found = found[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-        return found
-
-    def careful(found: Any, _: Envelope) -> Any:  # noqa: ANN401 - as above
         for step in path:
-            if type(step) is int:
+            if type(step) is int:  # of a list: in text it would be one of the letters
                 found = found[step] if isinstance(found, list | tuple) and step < len(found) else None
             else:
                 found = found.get(step) if isinstance(found, dict) else None
         return found
 
-    # An index into text would be one of its letters.
-    return careful if any(type(step) is int for step in path) else read
+    return read
 
 
 def _header(name: str) -> Read:
@@ -137,25 +130,18 @@ def _header(name: str) -> Read:
 def _template(template: str) -> Read:
     reads: list[Read] = []
     shape = ""
-    at = 0
-    while at < len(template):
-        here = template[at]
-        if template[at : at + 2] in ("{{", "}}"):
-            shape += here
-            at += 2
-            continue
-        if here == "}":
+    for part in _BRACES.split(template):
+        if part in ("{{", "}}"):
+            shape += part[0]
+        elif part == "}":
             raise ValueError(f"{template!r}: a }} closes nothing; }}}} is a brace")
-        if here != "{":
-            shape += "%%" if here == "%" else here
-            at += 1
-            continue
-        end = template.find("}", at)
-        if end < 0:
+        elif not part.startswith("{"):
+            shape += part.replace("%", "%%")
+        elif part.endswith("}"):
+            reads.append(_reference(part[1:-1].strip()))
+            shape += "%s"
+        else:
             raise ValueError(f"{template!r}: a {{ is not closed; {{{{ is a brace")
-        reads.append(_reference(template[at + 1 : end].strip()))
-        shape += "%s"
-        at = end + 1
     if not reads:
         raise ValueError(f"{template!r} refers to nothing: write {{ constant = ... }} for what is always the same")
 

@@ -35,7 +35,7 @@ _MOST, _DEEPEST = 1000, 100
 #: Statuses for missing permission, and statuses for a refused schema, which do not change by themselves.
 _FORBIDDEN: Final = (401, 403)
 _REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
-#: Statuses for a missing schema: Confluent's registry and others refuse an id that cannot exist.
+#: Statuses for what is not there: Confluent's registry and others refuse an id that cannot exist.
 _ABSENT: Final = (400, 404, 422)
 #: A path that every registry answers, for any user.
 _TYPES: Final = "schemas/types"
@@ -141,16 +141,33 @@ class Registry:
         Raises RegistryError if the registry cannot be reached, or its answer is invalid.
         """
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
-        found = await self._get(session, path, absent=_ABSENT)
+        found = await self._get(session, path)
         if found is None:
             await self._recognise(session)
             return None
         kind = str(found.get("schemaType") or AVRO)
-        if kind == PROTOBUF:
-            found = await self._get(session, path, serialized=True, absent=_ABSENT) or found
+        form = "?format=serialized" if kind == PROTOBUF else ""
+        if form:
+            found = await self._get(session, path + form) or found
         references: dict[str, str] = {}
+        seen: set[str] = set()
+
+        async def collect(found: Mapping[str, Any], depth: int) -> None:
+            """Add the references of a schema, each after its own."""
+            for name, place in _references(found):
+                if name in seen:
+                    continue
+                seen.add(name)
+                if len(seen) > _MOST or depth > _DEEPEST:
+                    raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
+                referred = await self._get(session, place + form)
+                if referred is None:
+                    raise _IncompleteError(f"it refers to {place}, which does not exist")
+                await collect(referred, depth + 1)
+                references[name] = _text(referred)
+
         try:
-            await self._collect(session, found, references, set(), serialized=kind == PROTOBUF)
+            await collect(found, 1)
         except _IncompleteError as exc:
             await self._recognise(session)
             log.warning("schema %s cannot be fetched, and records that name it are dead letters: %s", schema, exc)
@@ -160,9 +177,9 @@ class Registry:
     async def _recognise(self, session: aiohttp.ClientSession) -> None:
         """Raise `RegistryError` if the server is not a registry: any other server also answers 404 for a schema."""
         try:
-            known = await self._answer(session, _TYPES, _ABSENT) is not None
+            known = (await self._ask(session, _TYPES))[0] not in _ABSENT
         except RegistryError:
-            known = True  # the registry is there, but needs a login
+            known = True  # it may be one
         if not known:
             raise RegistryError(
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
@@ -193,84 +210,49 @@ class Registry:
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
     async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
-        url = self._url(path)
-        try:
-            async with session.post(url, json={"schema": text}) as answer:
-                status, reason, body = answer.status, answer.reason, await _body(answer)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise _unasked(url, exc) from exc
-        try:
-            said = orjson.loads(body)
-        except ValueError:
-            said = None
+        status, told, said = await self._ask(session, path, text)
         if status == 200 and isinstance(said, dict):
             return said
         message = said.get("message") if isinstance(said, dict) else None
-        told = f"{url} answered {status} {reason}" + (f": {message}" if message else "")
-        raise (RefusedError if status in _REFUSED else RegistryError)(told)
+        raise (RefusedError if status in _REFUSED else RegistryError)(f"{told}: {message}" if message else told)
 
-    async def _collect(
-        self,
-        session: aiohttp.ClientSession,
-        found: Mapping[str, Any],
-        into: dict[str, str],
-        seen: set[str],
-        *,
-        serialized: bool,
-        depth: int = 1,
-    ) -> None:
-        """Add the references of a schema; ``seen``: names met so far.
-
-        Raises _IncompleteError if the registry lacks a reference, or there are too many.
-        Raises RegistryError as `fetch`.
-        """
-        for name, place in _references(found):
-            if name in seen:
-                continue
-            seen.add(name)
-            if len(seen) > _MOST or depth > _DEEPEST:
-                raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
-            referred = await self._get(session, place, serialized=serialized, absent=_ABSENT)
-            if referred is None:
-                raise _IncompleteError(f"it refers to {place}, which does not exist")
-            await self._collect(session, referred, into, seen, serialized=serialized, depth=depth + 1)
-            into[name] = _text(referred)
-
-    async def _get(
-        self,
-        session: aiohttp.ClientSession,
-        path: str,
-        *,
-        serialized: bool = False,
-        absent: tuple[int, ...] = (404,),
-    ) -> dict[str, Any] | None:
-        path += "?format=serialized" if serialized else ""
-        found = await self._answer(session, path, absent)
-        if found is not None and not isinstance(found, dict):
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any] | None:
+        """Return the object at a path; None if the status says that it does not exist."""
+        status, told, said = await self._ask(session, path)
+        if status in _ABSENT:
+            return None
+        if status != 200:
+            raise (RegistryForbiddenError if status in _FORBIDDEN else RegistryError)(told)
+        if not isinstance(said, dict):
             raise RegistryError(f"{self._url(path)} answered something else than a JSON object")
-        return found
+        return said
 
-    async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer of a path; None if the status says that it does not exist."""
+    async def _ask(self, session: aiohttp.ClientSession, path: str, schema: str | None = None) -> tuple[int, str, Any]:
+        """Return the status of an answer, the status in words, and its JSON; None if a refusal has none.
+
+        ``schema``: to post; None: nothing is posted.
+        """
         url = self._url(path)
+        method, given = ("GET", None) if schema is None else ("POST", {"schema": schema})
         try:
-            async with session.get(url) as answer:
-                if answer.status in absent:
-                    return None
-                if answer.status != 200:
-                    error = RegistryForbiddenError if answer.status in _FORBIDDEN else RegistryError
-                    raise error(f"{url} answered {answer.status} {answer.reason}")
-                return orjson.loads(await _body(answer))
+            async with session.request(method, url, json=given) as answer:
+                body = await _body(answer)
+                said = orjson.loads(body) if answer.status == 200 else _refusal(body)
+                return answer.status, f"{url} answered {answer.status} {answer.reason}", said
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise _unasked(url, exc) from exc
+            words = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
+            raise RegistryError(f"{url} cannot be asked: {words or type(exc).__name__}") from exc
 
     def _url(self, path: str) -> str:
         return f"{str(self.url).rstrip('/')}/{path}"
 
 
-def _unasked(url: str, exc: Exception) -> RegistryError:
-    said = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
-    return RegistryError(f"{url} cannot be asked: {said or type(exc).__name__}")
+def _refusal(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return what a refusal says; None if it is not JSON."""
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:

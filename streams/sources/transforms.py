@@ -76,14 +76,7 @@ def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Tran
 
         return logistic
     low, high = SCALES[scale] if isinstance(scale, str) else scale
-    width = high - low
-
-    def scaled(value: Any) -> float:  # noqa: ANN401 - whatever stands there
-        if type(value) is not float and type(value) is not int:
-            value = number(value)
-        return float((value - low) / width)
-
-    return scaled
+    return lambda value: float((number(value) - low) / (high - low))
 
 
 def times(unit: str | None, form: str | None, zone: str, field: str) -> Transform:
@@ -96,29 +89,20 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
     factor = UNITS[unit or "ms"]
     there: tzinfo = UTC if zone == "UTC" else ZoneInfo(zone)
 
-    def said(value: str) -> int:
-        if unit is not None and _DIGITS.fullmatch(value):
-            return round(float(value) * factor)
-        return _ms(datetime.strptime(value, form) if form else datetime.fromisoformat(value), there)  # noqa: DTZ007 - `_ms` gives it one
-
-    def other(value: Any) -> int | None:  # noqa: ANN401 - whatever stands there
+    def ms(value: Any) -> int | None:  # noqa: ANN401 - whatever stands there
         if isinstance(value, KafkaTime):
             return int(value)
-        if isinstance(value, float | Decimal):
-            return round(float(value) * factor)
         if isinstance(value, date):
             return _ms(value if isinstance(value, datetime) else datetime.combine(value, time()), there)
-        return None
+        if type(value) is str and (unit is None or not _DIGITS.fullmatch(value)):
+            return _ms(datetime.strptime(value, form) if form else datetime.fromisoformat(value), there)  # noqa: DTZ007 - `_ms` gives it one
+        return round(float(value) * factor) if type(value) in (int, float, str, Decimal) else None
 
     def transform(value: Any) -> int:  # noqa: ANN401 - whatever stands there
-        found: int | None = None
-        if type(value) is int:
-            found = value if factor == 1.0 else round(value * factor)
-        else:
-            try:
-                found = said(value) if type(value) is str else other(value)
-            except (ValueError, OverflowError):
-                found = None
+        try:
+            found = ms(value)
+        except (ValueError, OverflowError):
+            found = None
         if found is None or not 0 <= found <= LATEST:
             how = f" as {form}" if form else ""
             why = f"{field} is {short(value)}, which is no time{how} from 1970 to 9999{_hint(value, unit)}"
@@ -153,18 +137,16 @@ def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
     if table is None:
         number = numbers("label", field)
         return lambda value: int(value) if type(value) is bool else number(value)
-    known = dict(table)
-    other = OTHER in known
 
     def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
         said = text(value)
         if said is None and type(value) is float:
             said = f"{value:g}"
-        if said not in known:
-            if not other:
-                raise Unfit("label", f"{field} is {short(value)}, which labels does not name: {', '.join(known)}")
+        if said is None or said not in table:
+            if OTHER not in table:
+                raise Unfit("label", f"{field} is {short(value)}, which labels does not name: {', '.join(table)}")
             said = OTHER
-        label = known[said]
+        label = table[said]
         if label is None:
             raise Unfit(PASSED, f"{field} is {short(value)}, which labels says to skip")
         return label

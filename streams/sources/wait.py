@@ -43,22 +43,20 @@ class Wait:
         ``about``: subject of the question, for the log and the probes.
         ``whose``: sources whose records need the answer, for the log only.
         """
-        pause, began = FIRST_PAUSE, monotonic()
-        try:
-            return await ask()
-        except RegistryError as exc:
-            failure = exc
-        waited = began, about
-        self._began.append(waited)
+        pause, began, waited = FIRST_PAUSE, monotonic(), False
         try:
             while True:
-                seconds, what = monotonic() - began, f"{about} of {whose}" if whose else about
-                log.warning("%s, for %.0f s so far, to know %s: %s", WAITING, seconds, what, failure)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
                 try:
                     return await ask()
                 except RegistryError as exc:
                     failure = exc
+                if not waited:
+                    self._began.append((began, about))
+                    waited = True
+                seconds, what = monotonic() - began, f"{about} of {whose}" if whose else about
+                log.warning("%s, for %.0f s so far, to know %s: %s", WAITING, seconds, what, failure)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
         finally:
-            self._began.remove(waited)
+            if waited:
+                self._began.remove((began, about))

@@ -464,7 +464,7 @@ def crowded(scene: Scene, clock: list[float]) -> Scene:
     scene.topology.table.changelog._writers.update(claims)
     gauges = scene.topology.gauges
     gauges._by_stream["scored_events"].clear()
-    gauges._slots = Slots(5, clock=lambda: clock[0])
+    gauges.slots = Slots(5, clock=lambda: clock[0])
     return scene
 
 

@@ -122,7 +122,7 @@ def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
     run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
-    topology.app.consumer.partition_buffers[0].restart()
+    topology.app.consumer.partition_buffers[0] = PartitionBuffer(0, (F0, O0))
     serve(run, topology, *messages)
     assert cast("Producer", topology.app.faust.producer).sent == []
     assert topology.app.consumer._committable == {}

@@ -205,9 +205,9 @@ def measure_router(size: int, forecasts: int) -> dict[str, float]:
     intake, batch = source_records("json", forecasts)
     making, settings = intake.make(batch, _now()), Settings()
     sent = [
-        (number, record(label, 0, i, each.stamp or 0, each.key, each.value))
+        (number, record(label, 0, i, stamp or 0, key, value))
         for number, (label, made) in enumerate((("routes", making.then), ("labels", making.first)))
-        for i, each in enumerate(each for n in range(4) for each in made[label, n])
+        for i, (key, value, stamp, _) in enumerate(each for n in range(4) for each in made[label, n])
     ]
     sent.sort(key=lambda each: each[1].timestamp)
     outputs = RoutedOutputs(settings, lambda: cast("Any", None), lambda: 4, _uncounted)

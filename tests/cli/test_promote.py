@@ -171,12 +171,17 @@ def file(streams: Path, trueup: Trueup) -> Path:
     policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
     assert policy is not None
     champion, challenger = policy.config, policy.challengers[1].config
-    found = StateRows()
-    for stream in ("fraud-eu", "fraud-us", "other"):
-        found.of(kinds.CALIBRATOR, stream)[0, champion] = Served.fresh(policy.recipe, stream)
-        comparison = found.of(kinds.COMPARISON, stream)[0, champion, challenger] = Comparison()
-        for i in range(10):
-            comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
+    comparison = Comparison()
+    for i in range(10):
+        comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
+    rows = {
+        stream: {
+            kinds.CALIBRATOR.key(stream, champion): kinds.CALIBRATOR.encode(Served.fresh(policy.recipe, stream)),
+            kinds.COMPARISON.key(stream, champion, challenger): kinds.COMPARISON.encode(comparison),
+        }
+        for stream in ("fraud-eu", "fraud-us", "other")
+    }
+    found = StateRows({0: rows})
 
     async def read(_: object) -> StateRows:
         return found

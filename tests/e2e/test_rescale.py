@@ -11,13 +11,13 @@ from typing import Any
 
 from cli import show
 from state import kinds
-from state.events import Output, Resolved
+from state.events import Output
 from state.fence import FATES
 from state.scoring import windows
 from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.records.decoding import Decoder
-from streams.records.encoding import encode
+from streams.records.encoding import encoded
 from streams.records.refused import named
 from tests.e2e.world import ROOT, MakeWorld, World, identity, wait_for
 from tests.events import Sent, mixed
@@ -67,8 +67,8 @@ def in_one(records: list[Sent], settings: Settings) -> set[str]:
     for n, record in enumerate(records):
         decode = decoder.outcome if record.topic == "outcomes" else decoder.forecast
         outputs += engine.fold(*named([decode(n, record.key, record.value, record.ts)])).outputs
-    made = [encode(each, settings, 0) for each in outputs if isinstance(each, Resolved)]
-    return {identity("resolved", value) for _, _, value in made}
+    made = encoded(outputs, settings, 0)["resolved"]
+    return {identity("resolved", value) for _, value, *_ in made}
 
 
 def names(w: World, label: str) -> Counter[str]:

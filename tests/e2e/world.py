@@ -35,7 +35,7 @@ from streams.faust import offsets, unpacking
 from streams.kafka import topics
 from streams.records import skips
 from streams.records.decoding import Decoder
-from streams.records.encoding import encode
+from streams.records.encoding import encoded
 from streams.records.output_json import event_name
 from streams.records.refused import named
 from tests.events import Sent
@@ -391,8 +391,8 @@ class World:
             rows = state[n] = dict(self.begun.get(n, {}))
             opened = worker_of((inputs[0][n], inputs[1][n]))
             for settings, made in along_the_journal(self._past.__getitem__, entries, opened, rows):
-                for label, _, value in (encode(output, settings, n) for output in made):
-                    outputs[label][identity(label, value)] = value
+                for label, records in encoded(made, settings, n).items():
+                    outputs[label] |= {identity(label, value): value for _, value, *_ in records}
         return state, dict(outputs)
 
     def judge(self, partition: int | None = None) -> None:

@@ -34,7 +34,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.producing import RecordBatch
 from streams.kafka import remarks, topics
 from streams.records.decoding import REASONS, Decoder
-from streams.records.encoding import answered_raw, encode, encoded
+from streams.records.encoding import answered_raw, encoded
 from streams.records.limits import LATEST, Limits
 from streams.records.skips import PoisonError
 from streams.sources import config as sources
@@ -100,8 +100,6 @@ def record(data: bytes) -> None:
         events += [Outcome(1, b"k", first.event_id, y, timestamp) for y in (0.0, 1.0)]
     table: dict[bytes, bytes | None] = {}
     effects = Partition(_SETTINGS.policies, table.get).fold(events if when % 8 < 4 else events[1:] + events[:1])
-    for output in effects.outputs:
-        encode(output, _SETTINGS, 0)
     answers = sum(
         isinstance(output, Calibrated) or answered_raw(output, _SETTINGS) is not None for output in effects.outputs
     )

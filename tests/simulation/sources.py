@@ -104,9 +104,10 @@ def _wanted(world: World, since: Offsets, until: Offsets) -> Wanted:
                 for then, made in enumerate((making.first, making.then)):
                     for (label, n), records in made.items():
                         for each in records if label in early or not late else ():
-                            said = each.key, tuple(each.headers), each.stamp
+                            key, value, stamp, headers = each
+                            said = key, tuple(headers), stamp
                             one = Made(source, record.offset, bool(then), *said, stands is not record)
-                            wanted[maker.topics[label], n][each.value] = one
+                            wanted[maker.topics[label], n][value] = one
     return wanted
 
 

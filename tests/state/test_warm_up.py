@@ -110,18 +110,18 @@ def test_what_was_answered_in_a_segments_warm_up_never_counts_in_it() -> None:
 def test_who_is_served_raw_scores_is_told_why() -> None:
     worker = Worker(Policies([("s", Policy())]))
     worker.fold(forecast(0))
-    assert words(worker.table) == "Warm-up: raw scores are served. No outcome is known yet."
+    assert words(worker.table) == "Warm-up. Raw scores are served. No label is known yet."
     slow = Policy(matures_ms=9_000)
     worker = Worker(Policies([("s", slow)]))
     worker.fold(forecast(0), outcome(0, 0, 1.0, 5))
-    said = "Warm-up: raw scores are served. Outcomes have come, and are learnt when their forecasts have matured."
+    said = "Warm-up. Raw scores are served. Labels have come, and are learnt when their forecasts have matured."
     assert words(worker.table, slow) == said
     for policy, why in (
-        (Policy(), "too few labels have come to say whether most forecasts get one."),
-        (Policy(unlabelled="alike"), "raw scores were served so far. Others are served once outcomes support them."),
+        (Policy(), "Raw scores are served: too few labels have come to say whether most forecasts get one."),
+        (Policy(unlabelled="alike"), "Raw scores were served so far: others are served once the labels support them."),
     ):
         table, _ = lived(policy, lambda _, p: p, 30, late=1)
-        assert words(table, policy).startswith(f"Warm-up: {why} Of 30 outcomes raw said 0.")
+        assert words(table, policy).startswith(f"Warm-up. {why} Of 30 outcomes raw said 0.")
 
 
 def test_the_first_scores_that_are_not_raw_have_no_outcome_yet() -> None:

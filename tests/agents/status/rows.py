@@ -16,7 +16,7 @@ from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import ChangeSource, Mirror, Standing
-from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.snapshot import PartitionSnapshot, by_stream
 from tests.holding import hold
 
 
@@ -52,7 +52,8 @@ def folded(policies: Policies, events: list[Event]) -> PartitionSnapshot:
                 stored.pop(key, None)
             else:
                 stored[key] = row
-    return PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
+    fence = Fence.decode(stored[kinds.FENCE.key()])
+    return PartitionSnapshot(fence, by_stream(stored), fence)
 
 
 def renamed(held: PartitionSnapshot, name: str, names: Iterable[str]) -> PartitionSnapshot:

@@ -37,7 +37,7 @@ from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import ChangedRows, ChangeSource, Mirror, Overview
-from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.snapshot import PartitionSnapshot, by_stream
 from tests.agents.status.rows import DEFAULT, folded, learnt, pages, readings, renamed
 from tests.holding import hold, holding
 from tests.state.histories import judged_at_once
@@ -86,7 +86,7 @@ def told(application: Pages, stream: str = "churn") -> Any:
 
 def of_churn(policy: Policy, rows: dict[bytes, bytes]) -> Pages:
     """Return the pages of a worker that holds rows of the stream churn beside those of its scores."""
-    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
+    held = PartitionSnapshot(ONE.fence, by_stream({**ONE.rows["churn"], **rows}))
     return pages(held, policies=Policies([("churn", policy)]))
 
 
@@ -297,7 +297,7 @@ def test_pages_say_the_truth_of_a_stream_that_has_no_metrics() -> None:
     crowded = Gauges(1, "0", lambda: ())
     crowded.assigned(0, renamed(ONE, "churn", ["s0", "s1"]))
     application = Pages(replace(known, mirror=Mirror(ChangeSource(crowded.exposition, crowded))))
-    hidden = next(iter(crowded.hidden_streams))
+    hidden = next(iter(crowded.slots.hidden_streams))
     said = told(application, hidden)["error"]
     assert f"holds state of stream '{hidden}', which has no metrics" in said
     assert "TRUEUP_METRICS_STREAMS" in said
@@ -386,14 +386,14 @@ def test_a_page_says_what_is_guaranteed_and_why_nothing_is(policy: Policy, n: in
 
 def test_streams_that_need_somebody_come_first() -> None:
     """A stream whose labels stopped stands before one that is right, whatever their names are."""
-    held = PartitionSnapshot.of(replace(ONE.fence, stream_time=5 * DAY_MS), {})
+    held = PartitionSnapshot(replace(ONE.fence, stream_time=5 * DAY_MS))
     late = Course()
     for name, course in (("a", kinds.COURSE.decode(ONE.row(kinds.COURSE, "churn") or b"")), ("z", late)):
         course.issue(5 * DAY_MS)
         course.label_ms = 5 * DAY_MS if name == "a" else DAY_MS // 2
         hold(held, kinds.COURSE, kinds.COURSE.encode(course), name)
         hold(held, kinds.SCORES, ONE.row(kinds.SCORES, "churn") or b"", name)
-    ahead = PartitionSnapshot.of(replace(ONE.fence, stream_time=30 * DAY_MS), {})  # as while a backlog is read
+    ahead = PartitionSnapshot(replace(ONE.fence, stream_time=30 * DAY_MS))  # as while a backlog is read
     listed = streams(pages(held, ahead))
     assert [(each["stream"], each["standing"]["state"]) for each in listed] == [("z", "no labels"), ("a", "right")]
 
@@ -402,7 +402,7 @@ def test_a_stream_without_an_outcome_says_so() -> None:
     fresh = kinds.CALIBRATOR.encode(Served.fresh(Policy().recipe, "churn"))
     waiting = holding({kinds.CALIBRATOR.key("churn", Policy().config): fresh})
     for query in ({}, {"stream": "churn"}):
-        assert "Warm-up: raw scores are served. No outcome is known yet." in get(pages(waiting), **query).text
+        assert "Warm-up. Raw scores are served. No label is known yet." in get(pages(waiting), **query).text
 
 
 def test_a_thousand_streams_are_paged() -> None:

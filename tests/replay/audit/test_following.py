@@ -34,7 +34,7 @@ from streams.config.in_force import digest as hash_of
 from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.records import skips
-from streams.records.encoding import encode
+from streams.records.encoding import letter
 from streams.records.making import Maker
 from streams.records.output_values import OutputValues
 from streams.records.refused import Skipped
@@ -162,8 +162,8 @@ class Logs:
             for each in self.sources[topic][since:]:
                 making = intake.make([(TopicPartition(topic, 0), each)], START + 10 * DAY)
                 for one in mapper.made(making):
-                    key, value, stamp, _ = one.record
-                    self.write(one.label, one.partition, key, value, each.timestamp if stamp is None else stamp)
+                    stamp = each.timestamp if one.stamp is None else one.stamp
+                    self.write(one.label, one.partition, one.key, one.value, stamp)
 
     def inputs(self, n: int) -> list[Iterator[Any]]:
         """Return routes and labels of a partition of the router."""
@@ -195,7 +195,12 @@ class Logs:
             to = partitioner.partition(key, PARTITIONS)
             self.write(OUTCOMES, to, key, encode_outcome(output), output.stamp)
         else:
-            self.write(3, n, output.key, encode(output, self.settings.router, n)[2], START)
+            self.write(3, n, output.key, self.dead(n, output), START)
+
+    def dead(self, n: int, rejected: Rejected) -> bytes:
+        """Return the value of a router's dead letter."""
+        topic = (self.settings.routes, self.settings.labels)[rejected.topic]
+        return letter(rejected, topic, n, self.settings.limits)[1]
 
     def gathered(self, plan: AuditPlan) -> tuple[dict[bytes, bytes], Account]:
         """Return what the first pass leaves: entries, and what it found."""
@@ -249,15 +254,15 @@ class Logs:
             journal = iter([each for each in self.journal[n][:upto] if each.offset >= reached.journal])
             along = Along(f"journal/{n}", n, ("routes", "labels"), journal, inputs, begins, reached.order)
 
-            def letter(rejected: Rejected, n: int = n) -> bytes:
-                return digest(n, rejected.key, encode(rejected, self.settings.router, n)[2], None, ())
+            def dead(rejected: Rejected, n: int = n) -> bytes:
+                return digest(n, rejected.key, self.dead(n, rejected), None, ())
 
             places = [(LETTERS, n), *((OUTCOMES, to) for to in range(PARTITIONS))]
             verifier = RouterVerifier(
                 RouterSpan(n, routes, labels, Extent(0, 0)),
                 self.policies.__getitem__,
                 PARTITIONS,
-                letter,
+                dead,
                 along,
                 rows,
                 {place: map(read_entry, in_memory(entries, router_verifier.prefix_of(n, *place))) for place in places},
@@ -490,7 +495,7 @@ def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> N
     intake.know(dict.fromkeys(MADE, PARTITIONS), plan.ids)
     making = intake.make([(TopicPartition("scores", 0), logs.sources["scores"][-1])], START - DAY)
     for one in mapper.made(making):
-        logs.write(one.label, one.partition, one.record.key, one.record.value, START)
+        logs.write(one.label, one.partition, one.key, one.value, START)
     checked, differences = logs.followed()
     assert (differences, checked.of_the_moment, checked.dead) == ([], 1, 2)
 
@@ -501,7 +506,7 @@ def test_what_an_intake_sent_before_it_knew_of_a_skip_is_counted_and_all_else_is
     intake = Maker(logs.settings)
     intake.know(dict.fromkeys(MADE, PARTITIONS), logs.plan().ids)
     (letter,) = mapper.made(intake.make([(TopicPartition("scores", 0), left)], START))
-    logs.write(letter.label, letter.partition, letter.record.key, letter.record.value, START)
+    logs.write(letter.label, letter.partition, letter.key, letter.value, START)
     logs.stands["scores"] = {9: left}
     checked, differences = logs.followed()
     assert (differences, checked.unaware, checked.dead) == ([], 2, 2)

@@ -12,7 +12,6 @@ from replay.audit.mapper import Made
 from replay.audit.plan import ANSWERS
 from replay.audit.rows import digest
 from streams.config.settings import Settings
-from streams.records.making import Record
 from streams.records.output_avro import SCHEMAS
 from streams.records.output_schemas import NAMES
 from streams.records.output_values import OutputValues
@@ -80,7 +79,7 @@ def test_raw_answers_of_intake_are_met_with_those_that_are_made(avro: Settings) 
     raw = [each for each in plain.records["calibrated"] if b'"calibrated":false' in (each.value or b"")]
     assert len(raw) > 50
     for each in raw:
-        made = Made(ANSWERS, 3, Record(each.key, each.value or b"", None, list(each.headers)))
+        made = Made(ANSWERS, 3, each.key, each.value or b"", None, list(each.headers))
         value = topics.records["calibrated"][each.offset].value or b""
         assert value.startswith(b"\0")
         found = digest(3, each.key, values.bare(value), None, each.headers)

@@ -17,7 +17,7 @@ from streams.kafka.permissions import needed, of_intake
 from streams.kafka.security import Security
 from streams.kafka.topics import wanted
 from streams.records.decoding import KEY_IDS
-from streams.records.encoding import encode
+from streams.records.encoding import encoded
 from streams.records.limits import Limits
 from tests.streams.fakes import Producer
 
@@ -232,9 +232,9 @@ def test_the_longest_letter_of_settings_that_are_accepted_fits_a_batch(batch_byt
     settings = Settings(letter_bytes=longest, batch_bytes=batch_bytes)
     letter = Rejected(2**62, b"k" * longest, b"v" * longest, FORECASTS, "unknown_stream")
     assert len(letter.key or b"") > KEY_IDS * settings.id_bytes  # such a key is what made it a letter
-    _, timestamp, value = encode(letter, settings, 999)
+    ((key, value, timestamp, _),) = encoded([letter], settings, 999)["dead-letters"]
     batch = Producer(batch_bytes).batch()
-    batch.append(key=letter.key, value=value, timestamp=timestamp)  # aiokafka takes the first record at any size
+    batch.append(key=key, value=value, timestamp=timestamp)  # aiokafka takes the first record at any size
     (topic,) = (topic for topic in wanted(settings) if topic.name == settings.dead_letters)
     assert batch.size() <= max(topic.batch_bytes, 1_048_588)
 

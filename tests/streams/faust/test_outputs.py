@@ -16,9 +16,9 @@ from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
-from streams.records.encoding import EncodedRecord, encode
+from streams.records.encoding import EncodedRecord, encoded
 from streams.records.output_avro import AvroValues
-from streams.records.output_json import encode_raw
+from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved
 from streams.sources.registry import Registry
 from tests.streams.fakes import Producer, Row
 
@@ -64,8 +64,8 @@ def sender() -> Sender:
 
 @pytest.mark.parametrize(("topic", "name"), [(FORECASTS, "my-f"), (OUTCOMES, "my-o")])
 def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, name: str) -> None:
-    label, timestamp, value = encode(letter(9, topic=topic), SETTINGS, 3)
-    assert (label, timestamp) == ("dead-letters", None)
+    ((_, value, timestamp, _),) = encoded([letter(9, topic=topic)], SETTINGS, 3)["dead-letters"]
+    assert timestamp is None
     assert {"topic": name, "partition": 3, "offset": 9}.items() <= orjson.loads(value).items()
 
 
@@ -106,9 +106,9 @@ def test_each_output_goes_to_its_topic_and_its_inputs_partition_in_order_with_ke
     sender.send(answer(2), joined(9), answer(1), letter(1), answer(3))
     assert {(sent.topic, sent.partition) for sent in sender.producer.sent} == {("my-c", 3), ("my-r", 3), ("my-d", 3)}
     assert sender.producer.rows("my-c") == [
-        Row(f"k{i}".encode(), encode(answer(i), SETTINGS, 3)[2], 1000 + i) for i in (2, 1, 3)
+        Row(f"k{i}".encode(), encode_calibrated(answer(i)), 1000 + i) for i in (2, 1, 3)
     ]
-    assert sender.producer.rows("my-r") == [Row(b"k9", encode(joined(9), SETTINGS, 3)[2], 2009)]
+    assert sender.producer.rows("my-r") == [Row(b"k9", encode_resolved(joined(9)), 2009)]
     assert [row.key for row in sender.producer.rows("my-d")] == [b"k"]
 
 
@@ -125,7 +125,7 @@ def test_what_an_answer_carries_goes_into_its_value_and_its_headers(sender: Send
     (sent,) = sender.producer.sent
     first, second = (orjson.loads(row.value or b"") for row in sender.producer.rows("my-c"))
     assert first.pop("carried") == {"customer": "c"}
-    assert first == orjson.loads(encode(answer(1), SETTINGS, 3)[2])
+    assert first == orjson.loads(encode_calibrated(answer(1)))
     assert "carried" not in second
     assert sent.headers == [list(carried.headers), []]
 
@@ -168,7 +168,7 @@ def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_jso
     first, second = sender.producer.rows("my-c")
     assert (first.key, first.value, first.timestamp) == (answer(1).key, values.calibrated(answer(1)), answer(1).ts)
     assert (second.key, second.timestamp) == (b"k", 1007)
-    assert second.value == values.of_json("calibrated", encode_raw(dead, "my-f", 3))
+    assert second.value == values.of_json("calibrated", encode_raw(dead, one, "my-f", 3))
     assert [row.value for row in sender.producer.rows("my-r")] == [values.resolved(joined(1))]
     (row,) = sender.producer.rows("my-d")
     assert orjson.loads(row.value or b"")["reason"] == "erased"
@@ -184,7 +184,7 @@ def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_jso
 )
 def test_a_raw_answer_of_classes_or_numbers_is_as_it_came(raw: Any, shown: dict[str, Any]) -> None:
     one = Forecast(7, b"k", "e", "", raw, (), 1007)
-    value = orjson.loads(encode_raw(letter(7)._replace(forecast=one), "my-f", 3))
+    value = orjson.loads(encode_raw(letter(7), one, "my-f", 3))
     assert shown.items() <= value.items()
     assert (value["stream"], value["calibrated"], "p" in value) == (None, False, False)
 

@@ -412,7 +412,7 @@ def test_an_answer_to_a_batch_from_before_changes_nothing(
     buffer(consumer, F0, 1, 2)
     stale = take(consumer, 0, limit=1)
     if since == "a restart":
-        consumer.partition_buffers[0].restart()
+        consumer.hold()
     else:
         del consumer.partition_buffers[0]  # as on_partitions_revoked does
     current = None

@@ -44,7 +44,7 @@ class Counted:
 
     def text(self, held: dict[int, PartitionSnapshot]) -> str:
         before = dict(self._exposition._written)
-        text = self._exposition.text(held, {})
+        text = self._exposition.text(held, {}).decode()
         self.written += sum(each is not before.get(name) for name, each in self._exposition._written.items())
         return text
 

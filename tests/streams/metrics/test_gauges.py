@@ -19,12 +19,12 @@ from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS
 from state.scoring.windows import KINDS
-from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
+from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.description import CELLS
-from streams.metrics.gauges import HIDDEN, Gauges
+from streams.metrics.gauges import HIDDEN, INPUTS, RECORD_FATES, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
-from streams.metrics.stage import Sampler
+from streams.metrics.stage import Sampler, by_topic
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
@@ -229,12 +229,12 @@ def test_nothing_says_only_when_a_counter_was_made() -> None:
 def test_every_counter_of_records_starts_at_zero() -> None:
     found = samples(made())
     assert set(found["trueup_records_total"]) == {
-        (("fate", fate), ("topic", topic)) for topic, fates in RECORD_FATES.items() for fate in fates
+        (("fate", fate), ("topic", topic)) for topic, fate in by_topic(RECORD_FATES)
     }
     assert set(found["trueup_dead_letters_total"]) == {
-        (("reason", reason), ("topic", topic)) for topic in RECORD_FATES for reason in REASONS
+        (("reason", reason), ("topic", topic)) for topic in INPUTS for reason in REASONS
     }
-    assert {labels[0][1] for labels in found["trueup_redelivered_records_total"]} == set(RECORD_FATES)
+    assert {labels[0][1] for labels in found["trueup_redelivered_records_total"]} == set(INPUTS)
     assert {labels[0][1] for labels in found["trueup_expired_total"]} == {"forecast", "outcome"}
     assert {labels[0][1] for labels in found["trueup_outputs_total"]} == {"calibrated", "resolved", "dead-letters"}
     counters = [each for name, each in found.items() if name.endswith(("_total", "_count", "_sum", "_bucket"))]
@@ -263,7 +263,7 @@ def test_each_fate_is_counted_once() -> None:
         ],
     )
     counted = {
-        (t, f): value(gauges, "records_total", topic=t, fate=f) for t, fates in RECORD_FATES.items() for f in fates
+        (topic, fate): value(gauges, "records_total", topic=topic, fate=fate) for topic, fate in by_topic(RECORD_FATES)
     }
     assert counted.pop(("outcomes", "waiting")) == 0.0
     assert set(counted.values()) == {1.0}
@@ -402,7 +402,7 @@ def test_a_hidden_stream_that_is_active_takes_the_series_of_one_that_is_not() ->
     assert value(gauges, "resolved", stream="junk") is None
     assert value(gauges, "resolved", stream="busy") == 14
     assert value(gauges, "hidden_streams") == 1
-    assert gauges.hidden_streams == {"junk"}
+    assert gauges.slots.hidden_streams == {"junk"}
 
 
 def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:

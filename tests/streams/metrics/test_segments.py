@@ -69,8 +69,8 @@ def stores() -> tuple[Live, Live]:
 
 def test_segments_of_partitions_add_up_by_what_they_stand_for() -> None:
     first, second = drawn("DE", 50, 0.0, 1), drawn("FR", 70, 0.0, 2)
-    apart = segments.added([counted([*first, *second]), counted([*second, *first, *first])])
-    together = segments.added([counted(first * 3 + second * 2)])
+    apart = segments.total([counted([*first, *second]), counted([*second, *first, *first])])
+    together = segments.total([counted(first * 3 + second * 2)])
     assert apart == together
     assert {segment: each.n for segment, each in apart.items()} == {
         Segment("country", "DE"): 150,

@@ -34,7 +34,7 @@ def test_never_more_streams_are_shown_than_there_are_slots(events: list[tuple[st
             assert loses in made.hidden_streams
             assert gains not in made.hidden_streams
         assert len(made.shown) <= 3
-        assert made.hidden == len(came - set(made.shown))
+        assert len(made.hidden_streams) == len(came - set(made.shown))
 
 
 def test_a_stream_changes_places_only_with_one_that_has_less_than_half_of_its_events() -> None:
@@ -62,6 +62,6 @@ def test_a_stream_that_keeps_coming_is_known_among_any_number_of_names_that_come
         if i % 100 == 0:
             made.take("fraud")
             made.active({"fraud": 3})
-    assert made.hidden <= slots.MOST_HIDDEN
+    assert len(made.hidden_streams) <= slots.MOST_HIDDEN
     clock.now = REVIEW_SECONDS
     assert made.active({}) == [("junk", "fraud")]

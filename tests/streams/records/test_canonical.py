@@ -34,11 +34,17 @@ LABELS = {"topic": "labels.v1", "role": "outcome", "event_id": "id", "y": "y", "
 
 def reader(table: dict[str, Any]) -> Reader:
     (source,) = config.parse({"scores": table})
-    return Reader(source.name, source.role, Mapping(source), POLICIES, Limits())
+    return Reader(Mapping(source), POLICIES, Limits())
 
 
 def record(value: bytes | None, ts: int = NOW) -> Any:
     return SimpleNamespace(value=value, key=b"card-1", headers=(), offset=17, timestamp=ts)
+
+
+def records(made: Canonical | Rejected | None) -> Canonical:
+    assert made is not None
+    assert not isinstance(made, Rejected)
+    return made
 
 
 def read(table: dict[str, Any], **fields: Any) -> Canonical | Rejected | None:
@@ -50,35 +56,30 @@ def scored(**fields: Any) -> Canonical | Rejected | None:
 
 
 def test_a_score_becomes_a_forecast_under_its_stream_and_a_route_under_its_event() -> None:
-    made = scored()
-    assert isinstance(made, Canonical)
-    assert made.then is not None
-    assert [(each.topic, each.key) for each in made if each] == [("forecasts", b"open-a"), ("routes", b"e1")]
-    event = Decoder(POLICIES, Limits()).forecast(0, b"open-a", made.first.value, NOW)
+    (first, (key, forecast, *_)), (second, (event_id, sent, *_)) = records(scored())
+    assert [(first, key), (second, event_id)] == [("forecasts", b"open-a"), ("routes", b"e1")]
+    event = Decoder(POLICIES, Limits()).forecast(0, b"open-a", forecast, NOW)
     assert isinstance(event, Forecast)
     assert (event.event_id, event.stream, event.raw, event.ts) == ("e1\nopen-a", "open-a", 0.25, NOW)
-    (route,) = RouteDecoder().events([(0, record(made.then.value))])
+    (route,) = RouteDecoder().events([(0, record(sent))])
     assert isinstance(route, Route)
     assert route[3:] == ("e1", "open-a", "open-a", NOW, ORIGIN)
-    assert orjson.loads(made.first.value)["origin"] == list(ORIGIN)
+    assert orjson.loads(forecast)["origin"] == list(ORIGIN)
 
 
 def test_the_shards_of_a_stream_are_keys_of_their_own() -> None:
     keys = set()
     for i in range(50):
-        made = scored(model="hot", id=f"e{i}")
-        assert isinstance(made, Canonical)
-        keys.add(made.first.key)
-        assert made.first.key == target("hot", f"e{i}", 4).encode()
+        (_, (key, *_)), _ = records(scored(model="hot", id=f"e{i}"))
+        keys.add(key)
+        assert key == target("hot", f"e{i}", 4).encode()
     assert keys == {b"hot#0", b"hot#1", b"hot#2", b"hot#3"}
 
 
 @pytest.mark.parametrize(("model", "key"), [(None, ""), ("open-a", "open-a"), ("hot", target("hot", "e1", 4))])
 def test_a_label_is_for_every_stream_or_for_the_one_it_names(model: str | None, key: str) -> None:
-    made = read(LABELS, id="e1", y=1, **({} if model is None else {"model": model}))
-    assert isinstance(made, Canonical)
-    assert made.then is None
-    (label,) = RouteDecoder().events([(1, record(made.first.value))])
+    ((_, (_, value, *_)),) = records(read(LABELS, id="e1", y=1, **({} if model is None else {"model": model})))
+    (label,) = RouteDecoder().events([(1, record(value))])
     assert isinstance(label, Label)
     assert label[3:] == ("e1", model or "", key, 1.0, NOW, 0, NOW, ORIGIN, ())
 
@@ -86,11 +87,10 @@ def test_a_label_is_for_every_stream_or_for_the_one_it_names(model: str | None, 
 def test_the_headers_of_a_label_that_are_named_go_on() -> None:
     sent = record(b'{"id": "e1", "y": 1}')
     sent.headers = (("traceparent", b"00-1"), ("other", b"stays"))
-    made = reader(LABELS).canonical(sent, "t", ORIGIN, NOW)
-    assert isinstance(made, Canonical)
-    assert made.first.headers == [("traceparent", b"00-1")]
-    came = record(made.first.value)
-    came.headers = made.first.headers
+    ((_, (_, value, _, headers)),) = records(reader(LABELS).canonical(sent, "t", ORIGIN, NOW))
+    assert headers == [("traceparent", b"00-1")]
+    came = record(value)
+    came.headers = headers
     (label,) = RouteDecoder().events([(1, came)])
     assert isinstance(label, Label)
     assert label.headers == (("traceparent", b"00-1"),)

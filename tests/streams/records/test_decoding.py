@@ -17,7 +17,7 @@ from state.policies import Policies
 from state.policy import Policy
 from streams.config.settings import Settings
 from streams.records.decoding import KEY_IDS, REASONS, Decoder
-from streams.records.encoding import key_of
+from streams.records.encoding import encoded
 from streams.records.limits import Limits
 from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved
 
@@ -553,8 +553,9 @@ def test_id_and_scope_fit_the_rows_together() -> None:
 
 def test_a_withheld_letter_says_where_the_record_stands_and_how_long_it_is() -> None:
     withheld = Rejected(5, b"key", b"x" * 900, OUTCOMES, "erased", withheld=True)
-    letter = orjson.loads(encode_letter(withheld, "my-outcomes", 3, Limits()))
-    assert letter == {
+    ((key, letter, *_),) = encoded([withheld], Settings(outcomes="my-outcomes"), 3)["dead-letters"]
+    assert key is None
+    assert orjson.loads(letter) == {
         "reason": "erased",
         "topic": "my-outcomes",
         "partition": 3,
@@ -564,4 +565,3 @@ def test_a_withheld_letter_says_where_the_record_stands_and_how_long_it_is() -> 
         "value_bytes": 900,
         "withheld": True,
     }
-    assert key_of(withheld, Settings()) is None

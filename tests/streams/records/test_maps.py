@@ -20,7 +20,7 @@ from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.segments import Dictionary
 from state.served import Served
-from streams.records.maps import MapHead, encode_map, encode_none, key_of
+from streams.records.maps import MapHead, encode_map, encode_none
 
 SPECS = [
     *REGISTRY,
@@ -59,7 +59,7 @@ def mapped(spec: str, calibrator: Any, **options: Any) -> StreamMap:
     policy = Policy(spec, options)
     value = encode_map(HERE, policy, Served(policy.recipe, calibrator), None, Dictionary(()))
     client = Maps(math.inf)
-    client.take(0, key_of("s"), value)
+    client.take(0, b"s", value)
     ((found,),) = client.streams().values()
     return found
 
@@ -191,7 +191,7 @@ class Stream:
         history = kinds.history(rows[kinds.SCORES.key("s")], rows.get(kinds.WINDOWS.key("s")))
         names = kinds.NAMES.decode(self.rows[kinds.NAMES.key("s", policy.layout)])
         client = Maps(math.inf)
-        client.take(0, key_of("s"), encode_map(HERE, policy, served, history, names))
+        client.take(0, b"s", encode_map(HERE, policy, served, history, names))
         ((found,),) = client.streams().values()
         return found
 

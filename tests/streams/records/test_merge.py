@@ -171,25 +171,8 @@ def test_ends_pass_over_offsets_that_are_not_records() -> None:
 # -- whatever arrives ----------------------------------------------------------------------------------------------
 
 
-def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch() -> None:
-    of, clock = buffer(), Clock(100.0)
-    of.add(F, made(F, 1, 2))
-    first = take(of, limit=1)
-    of.restart()
-    assert take(of) is None
-    of.add(F, made(F, 1))
-    second = take(of)
-    assert first is not None
-    assert second is not None
-    assert first.epoch != second.epoch == of.epoch
-    assert order(second) == [(F, 1)]
-    of.restart()
-    of.add(F, made(F, 1))
-    assert take(of, never, clock=clock) is None
-    of.restart()
-    clock.now += 10
-    of.add(F, made(F, 1))
-    assert take(of, never, clock=clock) is None  # patience does not survive a restart
+def test_a_new_buffer_begins_an_epoch() -> None:
+    assert buffer().epoch != buffer().epoch
 
 
 def merged(forecasts: Sequence[int], outcomes: Sequence[int]) -> list[tuple[int, int]]:

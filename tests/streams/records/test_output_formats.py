@@ -76,7 +76,7 @@ def shown(one: Calibrated | Resolved) -> dict[str, Any]:
 def dead(raw: Any, stream: str = "s") -> bytes:
     carried = Carried((), b'{"customer":"c","n":1}')
     one = Forecast(7, b"k", f"e{SCOPED}scope", stream, raw, (), 1007, None, (), carried)
-    return encode_raw(Rejected(7, b"k", b"{}", FORECASTS, "features", forecast=one), "f", 3)
+    return encode_raw(Rejected(7, b"k", b"{}", FORECASTS, "features", forecast=one), one, "f", 3)
 
 
 def read(label: str, value: bytes) -> dict[str, Any]:

@@ -94,4 +94,4 @@ def test_the_example_of_a_raw_answer_is_one() -> None:
     carried = Carried((), b'{"customer":"c7"}')
     forecast = Forecast(17, b"k", "a1", "cards-DE", 0.31, (), NOW, None, (), carried)
     letter = Rejected(17, b"k", b"", FORECASTS, "features", forecast=forecast)
-    assert orjson.loads(encode_raw(letter, "scores.v3", 0)) == orjson.loads(block)
+    assert orjson.loads(encode_raw(letter, forecast, "scores.v3", 0)) == orjson.loads(block)
