@@ -73,7 +73,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {12: form(Served)},  # also raised when the bytes of any calibrator change
+    {13: form(Served)},  # also raised when the bytes of any calibrator change
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,
@@ -103,7 +103,7 @@ VECTORS: Final = Kind[VectorHistory](
     "V",
     "the scores",
     (STREAM, CONFIG),
-    {5: form(VectorHistory)},
+    {6: form(VectorHistory)},
     Moves.DIVIDED,
     "one a stream of classes or numbers, and configuration: scores, windows, alarms",
     shown=True,
@@ -112,9 +112,9 @@ COMPARISON: Final = Kind[AnyComparison](
     "H",
     "a comparison with a challenger",
     (STREAM, CHAMPION, CHALLENGER),
-    {3: form(Comparison), 4: form(PairScores)},
+    {3: form(Comparison), 5: form(PairScores)},
     Moves.DIVIDED,
-    "one a stream, champion and challenger: scores of both on the same events (version 4: of classes and numbers)",
+    "one a stream, champion and challenger: scores of both on the same events (version 5: of classes and numbers)",
     shown=True,
 )
 NAMES: Final = Kind[Dictionary](
@@ -130,9 +130,9 @@ SEGMENT: Final = Kind[AnySegmentScores](
     "G",
     "the scores of a segment",
     (STREAM, SCORED, SLOT),
-    {7: form(SegmentScores), 8: form(SegmentPairScores)},
+    {7: form(SegmentScores), 9: form(SegmentPairScores)},
     Moves.DIVIDED,
-    "one a segment that has come: its scores (version 8: of classes and numbers)",
+    "one a segment that has come: its scores (version 9: of classes and numbers)",
     shown=True,
 )
 AGES: Final = Kind[Ages](
