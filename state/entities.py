@@ -20,6 +20,8 @@ APART: Final = 2.0
 #: Most rows of a stream and configuration, and most entities in each.
 ROWS: Final = 4096
 KEPT: Final = 16
+#: Bytes that a row of so many entities takes in memory, with its key.
+ROW_BYTES: Final = 450
 #: Steps per unit of log-odds that are kept.
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
@@ -99,6 +101,16 @@ class Entities:
         row = row[:at] + entry + row[at:]
         self._changed[key] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
+
+    @property
+    def changed(self) -> int:
+        """Bytes of memory of the rows that changed since the last checkpoint, at most."""
+        return ROW_BYTES * len(self._changed)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory of these rows and of those of the last checkpoint, at most."""
+        return self.changed + ROW_BYTES * len(self._last)
 
     def changes(self) -> dict[bytes, bytes]:
         """Return the rows that changed since the last call."""
