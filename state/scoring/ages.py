@@ -43,8 +43,8 @@ class Ages:
     Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), the label that came last, labels
     that followed another of their record time, how many of them differed from it, how many of them were ones, and
     labels since these three were halved, at most `FADE` (u32 each). Then for each label that has come, in ascending
-    order: the label, the bytes of a count (1, 2, 4 or 8), the first cell with a count, the number of cells from there
-    to the last one (u8 each), their counts. With two labels usually about 130 bytes; at most 6.2 kB.
+    order: the label (u8), its counts as `state.counts.encode_cells` has them. With two labels usually about 130 bytes;
+    at most 6.3 kB.
     """
 
     __slots__ = ("_at", "_counts", "_differed", "_followed", "_last", "_ones", "_seen", "expired")

@@ -63,8 +63,7 @@ class Distribution:
 
     Bytes, little-endian: the present day since 1970 (u64), days in the past (u32), the last days at whose end the
     forecasts were broken (u16); then the counts of the present day, of the past, and of the recent days, the oldest
-    first: of each the bytes of a count (1, 2, 4 or 8), the first cell with a count and the number of cells from there
-    to the last one (u8 each), their counts. Usually about 350 bytes, at most 5 kB.
+    first, as `state.counts.encode_cells` has them. Usually about 350 bytes, at most 5 kB.
     """
 
     __slots__ = ("_broken", "_day", "_days", "_filled", "_kept", "_past", "_present")
