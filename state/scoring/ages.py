@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from state.counts import EMPTY, Counts, decode_cells, encode_cells, packed, raised, together
 from state.quick import search
+from state.scoring.equal import Encoded
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -30,7 +31,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
 
-class Ages:
+class Ages(Encoded):
     """Counts of outcomes by age and label, and of forecasts that expired without an outcome.
 
     Notes
@@ -94,11 +95,6 @@ class Ages:
         total._ones = self._ones + other._ones
         total._counts = together(self._counts, other._counts)
         return total
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ages) and (self.expired, list(self._counts)) == (other.expired, list(other._counts))
-
-    __hash__ = None  # type: ignore[assignment]  # counts change
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""

@@ -12,6 +12,7 @@ from state.quick import search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
+from state.scoring.equal import Encoded
 from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
 
@@ -61,7 +62,7 @@ _UNUSED: Final[_Cells] = [None] * _CELLS
 _NONE: Final = _Cell()
 
 
-class Scores:
+class Scores(Encoded):
     """Additive scores over resolved events.
 
     Notes
@@ -168,11 +169,6 @@ class Scores:
         window._y2 = self._y2 - other._y2
         window._tidy()
         return window
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scores) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

@@ -64,11 +64,6 @@ class SegmentPairScores(PairScores):
         total.recent = one + two if one is not None and two is not None else two if one is None else one
         return total
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SegmentPairScores) and self.encode() == other.encode()
-
-    __hash__ = None
-
     @property
     def coverage(self) -> float:
         """The share with an outcome, of the forecasts that have one or have expired; NaN before the first."""

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import Bin
+from state.scoring.equal import Encoded
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
 from state.scoring.warm_up import SegmentWarmUp
@@ -28,7 +29,7 @@ _BAND: Final = Struct("<QQdd")
 _LAST: Final = Struct("<2d")
 
 
-class SegmentScores:
+class SegmentScores(Encoded):
     """Additive scores over the events of one segment.
 
     Notes
@@ -119,11 +120,6 @@ class SegmentScores:
         total.recent = self.recent + other.recent
         total.warm_up = self.warm_up.joined(other.warm_up)
         return total
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SegmentScores) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
+from state.scoring.equal import Encoded
 from state.scoring.segment_scores import BANDS, EDGES
 from state.scoring.windows import KINDS, Alarmed
 
@@ -38,7 +39,7 @@ class WeightedBand(NamedTuple):
     outcome: float
 
 
-class Weighted:
+class Weighted(Encoded):
     """Weighted sums over the events of a stream or segment that have a label, of raw and of served forecasts.
 
     Notes
@@ -97,11 +98,6 @@ class Weighted:
         made._sums = [one + two for one, two in zip(self._sums, other._sums, strict=True)]
         made._squares = [one + two for one, two in zip(self._squares, other._squares, strict=True)]
         return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Weighted) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     @property
     def n(self) -> int:
