@@ -223,7 +223,7 @@ class Tickets(Fold):
         carried = cast("CarriedOver", served.calibrator)
         if carried.due(version.forecasts):
             self._services.carry(service)
-            if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
+            if carried.line.seen and not served.warmed_ms:  # from here on it serves something learnt
                 served.warmed_ms = max(ts, 1)
 
     def _groups(self, dictionary: Live[Dictionary], values: tuple[str, ...]) -> tuple[int, ...]:
