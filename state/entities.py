@@ -79,7 +79,7 @@ class Entities:
             row = self._last.get(key)
         if row is None:
             stored = self._get(key)
-            row = b"" if stored is None else ENTITIES.open(stored, _whole)
+            row = b"" if stored is None else ENTITIES.decode(stored)
         place = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5) - _LIFT  # `round`, without a call
         while row and now - _since(row, 0) > memory_ms:
             row = row[_SIZE:]
@@ -126,9 +126,6 @@ def place(raw: object, kind: int) -> float:
     return _Z_CLIP if p >= 1.0 else -_Z_CLIP if p <= 0.0 else math.log(p / (1.0 - p))
 
 
-_Known = tuple[int, int, list[int]]
-
-
 def _found(row: bytes, number: bytes) -> int:
     """Return where the entry of an entity begins; -1 if there is none."""
     at = row.find(number)
@@ -150,20 +147,11 @@ def _whole(payload: bytes) -> bytes:
     return payload
 
 
-def _encode(known: list[_Known]) -> bytes:
-    made = [_ENTRY.pack(entity, since, len(places), *(places + [0] * MOST)[:MOST]) for entity, since, places in known]
-    return b"".join(made)
-
-
-def _decode(payload: bytes) -> list[_Known]:
-    return [(entity, since, list(places[:n])) for entity, since, n, *places in _ENTRY.iter_unpack(payload)]
-
-
-ENTITIES: Final = Kind[list[_Known]](
+ENTITIES: Final = Kind[bytes](
     _LETTER.decode(),
     "what entities taught",
     (STREAM, CONFIG, KeyPart("row", "H")),
-    {2: Form(list, _encode, _decode)},
+    {2: Form(bytes, bytes, _whole)},
     Moves.TAUGHT,
     f"up to {ROWS:,} a stream whose forecasts name entities: what these taught lately",
 )
