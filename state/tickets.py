@@ -63,8 +63,7 @@ class Tickets(Fold):
         self._stored = get is not None
         self._given = observer
         self._beside = beside
-        default = [] if policies.default is None else [policies.default]
-        largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
+        largest = max([policy.row_bytes for policy in policies.all], default=0)
         #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
         #: Bytes that a value of a stream takes in memory, by the average size of their rows at the last checkpoint.
