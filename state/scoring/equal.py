@@ -2,7 +2,10 @@
 
 
 class Encoded:
-    """A value that can be stored: two of one type are equal if their bytes are."""
+    """A value that can be stored: two of one type are equal if their bytes are.
+
+    Only compiled classes can have it as their base, because it is compiled.
+    """
 
     __slots__ = ()
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, Self, cast
 
 from state.forecasts import MAX_LEVELS, PROBABILITY, PROBS, QUANTILES, Classwise, Law, Probs, Quantiles
 from state.scoring.comparison import Comparison, Difference, paired
-from state.scoring.equal import Encoded
 from state.scoring.losses import LOG_CLIP
 from state.scoring.scores import grain
 from state.scoring.tallies import LevelTally, Tally, TopTally
@@ -33,7 +32,7 @@ class Off(NamedTuple):
     level: float | None
 
 
-class PairScores(Encoded):
+class PairScores:
     """Additive scores of two forecasts of one kind: raw and served, or a champion's and a challenger's.
 
     Notes
@@ -108,6 +107,11 @@ class PairScores(Encoded):
         if joined.n:
             total.tally, total.sums = joined, list(map(numbers, self.sums, other.sums))
         return total
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.encode() == other.encode()
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
 
     @property
     def kind(self) -> int:

@@ -4,10 +4,8 @@ import math
 from operator import add, sub
 from typing import Any, Self
 
-from state.scoring.equal import Encoded
 
-
-class Sums(Encoded):
+class Sums:
     """Sums over events, of raw and of served forecasts.
 
     ``shape``: number of classes, or the levels. Only sums of equal shapes can be added.
@@ -45,6 +43,12 @@ class Sums(Encoded):
         if type(other) is not type(self) or other.shape != self.shape:
             raise ValueError(f"scores of {self.shape} and of {other.shape} have no sum")
         return other.sums
+
+    def __eq__(self, other: object) -> bool:
+        """Whether shape and all sums are equal."""
+        return type(other) is type(self) and (self.shape, self.sums) == (other.shape, other.sums)
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
 
 
 class Paired(Sums):
