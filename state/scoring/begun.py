@@ -3,7 +3,6 @@
 from struct import Struct
 from typing import Final, Self
 
-
 _MS: Final = Struct("<q")
 
 
