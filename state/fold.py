@@ -59,10 +59,10 @@ class Fold:
         effects.fates = [after - was for after, was in zip(self.fence.fates, self._fates, strict=True)]
         return effects
 
-    def tick(self, now: int) -> list[Any]:
+    def tick(self, now: int, most: int = RIPE) -> list[Any]:
         """Move stream time on to a clock's time, ms, as a batch of its own; return the outputs of what matures.
 
-        At most `RIPE` forecasts mature; the rest mature with later ticks or records. A tick that does not move stream
+        At most ``most`` forecasts mature; the rest mature with later ticks or records. A tick that does not move stream
         time changes nothing.
         """
         self._outputs = []
@@ -72,7 +72,7 @@ class Fold:
         fence.stream_time = now
         self._witnesses.settle(fence, self._expiry)
         for ripe, queue in enumerate(self._expiry.due()):
-            if queue.role != MATURITY or ripe == RIPE:
+            if queue.role != MATURITY or ripe == most:
                 break
             self._mature(queue)
         return self._outputs

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cache
+from operator import sub
 from struct import Struct
 from typing import Any, Final, Self, cast
 
@@ -163,10 +164,10 @@ def revise_segments(
     segments = cast("Sequence[SegmentPairScores]", found)
     observe(segments, raw, served, was, -1)
     observe(segments, raw, served, y)
-    before, after = _marks(served, was), _marks(served, y)
+    change = list(map(sub, _marks(served, y), _marks(served, was)))
     for each in segments:
         if each.recent is not None:
-            each.recent.replace(before, after, window // TOGETHER)
+            each.recent.change(change, window // TOGETHER)
 
 
 def kept(levels: Sequence[float]) -> tuple[float, ...]:

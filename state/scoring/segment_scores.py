@@ -272,4 +272,4 @@ def revise(segments: Sequence[SegmentScores], raw: float, p: float, was: float, 
     change, near, served = y - was, raw + _GRAIN - _GRAIN, p + _GRAIN - _GRAIN
     for each in segments:
         each.relabel(first, second, change, near, served)
-        each.recent.revise(was, y, window)
+        each.recent.change((0.0, change), window)

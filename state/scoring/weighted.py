@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Self
 
 from state.scoring.equal import Encoded
 from state.scoring.segment_scores import BANDS, EDGES
+from state.scoring.wilson import Interval
 from state.scoring.windows import KINDS, Alarmed
 
 #: Largest weight of a forecast. The sum of squares of weight times forecasts that a label stands for is then finite.
@@ -18,14 +19,6 @@ _SUMS: Final = 4  # sums of a band: n, Σ w, Σ w p, Σ w y
 _BOOK: Final = BANDS * _SUMS
 _HEAD: Final = Struct("<5dI")
 _BAND: Final = Struct("<Q3d")
-
-
-class WeightedBias(NamedTuple):
-    """Σ w (p - y) / Σ w, with its 95 % interval as if events were independent; NaN without weight."""
-
-    value: float
-    low: float
-    high: float
 
 
 class WeightedBand(NamedTuple):
@@ -137,11 +130,11 @@ class Weighted(Encoded):
         """Return Σ w (p - y): above 0 more was expected than came true."""
         return self.expected(kind) - self.happened
 
-    def bias(self, kind: Alarmed) -> WeightedBias:
-        """Return the weighted mean of forecast minus outcome, with its interval."""
+    def bias(self, kind: Alarmed) -> Interval:
+        """Return Σ w (p - y) / Σ w with its interval, as if events were independent; NaN without weight."""
         value, book = self._share(self.off(kind)), KINDS.index(kind)
         half = _WIDE * self._share(math.sqrt(max(self._squares[1 + book], self._squares[3 + book], 0.0)))
-        return WeightedBias(value, value - half, value + half)
+        return Interval(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:
         """Return the weighted calibration error over the bands, Σ |Σ w (p - y)| / Σ w, in [0, 1]; NaN without."""
