@@ -221,18 +221,6 @@ def words(ms: float) -> str:
     return f"{max(math.ceil(ms / MINUTE_MS), 1)}m"
 
 
-def mean(ms: float) -> str:
-    """Return a mean duration with one decimal.
-
-    Examples
-    --------
-    >>> mean(4.18 * DAY_MS), mean(2 * DAY_MS), mean(90_000), mean(0)
-    ('4.2d', '48.0h', '1.5m', '0.0m')
-    """
-    unit, size = next((each for each in _UNITS if ms > 2 * each[1]), _UNITS[-1])
-    return f"{ms / size:.1f}{unit}"
-
-
 def exact(ms: int) -> str:
     """Return a duration as in a configuration file, in the largest unit of which it is a whole number.
 
