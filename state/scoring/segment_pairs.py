@@ -1,6 +1,5 @@
 """Scores of a stream's segments, for every kind of forecast."""
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from operator import sub
@@ -64,17 +63,6 @@ class SegmentPairScores(PairScores):
         one, two = self.recent, other.recent if sign > 0 else None
         total.recent = one + two if one is not None and two is not None else two if one is None else one
         return total
-
-    @property
-    def coverage(self) -> float:
-        """The share with an outcome, of the forecasts that have one or have expired; NaN before the first."""
-        due = self.known + self.expired
-        return self.known / due if due else math.nan
-
-    @property
-    def mean_age_ms(self) -> float:
-        """The mean age of a forecast when its outcome came, ms; NaN before the first."""
-        return self.age_ms / self.known if self.known else math.nan
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

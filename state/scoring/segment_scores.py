@@ -229,17 +229,6 @@ class SegmentScores(Encoded):
         low, high = wilson(self.observed, n)
         return Interval(mean - self.observed, mean - high, mean - low)
 
-    @property
-    def coverage(self) -> float:
-        """The share with an outcome, of the forecasts that have one or have expired; NaN before the first."""
-        due = self.known + self.expired
-        return self.known / due if due else math.nan
-
-    @property
-    def mean_age_ms(self) -> float:
-        """The mean age of a forecast when its outcome came, ms; NaN before the first."""
-        return self.age_ms / self.known if self.known else math.nan
-
     def _mean(self, total: float) -> float:
         n = self.n
         return total / n if n else math.nan

@@ -276,6 +276,7 @@ def _paired(segment: Segment, scores: SegmentPairScores, evidence: float) -> dic
 
 
 def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict[str, Any]:
+    due = scores.known + scores.expired
     return {
         "segment": segment.name,
         "value": segment.value,
@@ -283,8 +284,8 @@ def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict
         "events": scores.n,
         "alarm_log10": evidence,
         "sounds": _off(scores, evidence),
-        "coverage": or_none(scores.coverage),
-        "mean_age_s": or_none(scores.mean_age_ms / 1000),
+        "coverage": scores.known / due if due else None,
+        "mean_age_s": scores.age_ms / scores.known / 1000 if scores.known else None,
     }
 
 
