@@ -79,7 +79,7 @@ class Entities:
             row = self._last.get(key)
         if row is None:
             stored = self._get(key)
-            row = b"" if stored is None else ENTITIES.decode(stored)
+            row = b"" if stored is None else ENTITIES.open(stored, _whole)
         place = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5) - _LIFT  # `round`, without a call
         while row and now - _since(row, 0) > memory_ms:
             row = row[_SIZE:]

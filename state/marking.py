@@ -57,7 +57,8 @@ class Marker:
         self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
-        #: Evidence of the stream and of its segments, by layout and slot.
+        #: Evidence of the whole stream; and of segments, by layout and slot.
+        self._whole: Live[Evidence] | None = None
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
         #: Whether labels have a known chance.
         self._by_chance: bool = policy is not None and bool(policy.label_rate)
@@ -150,17 +151,24 @@ class Marker:
         self, touched: dict[bytes, Any], layout: bytes, groups: tuple[int, ...]
     ) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of stream and segments, to be changed by the caller."""
-        return self._said_of(touched, _WHOLE, 0), [self._said_of(touched, layout, slot) for slot in groups]
-
-    def _said_of(self, touched: dict[bytes, Any], layout: bytes, slot: int) -> Evidence:
-        """Return the evidence of one layout and slot, to be changed by the caller."""
-        found = self._evidence.get((layout, slot))
+        found = self._whole
         if found is None:
-            found = self._live(self._stream, kinds.EVIDENCE, Evidence, self._config, layout, slot)
-            self._evidence[layout, slot] = found
-            self._go_on(found.value, layout, slot)
+            found = self._whole = self._said_of(*kinds.WHOLE)
+        segments: list[Evidence] = []
         touched[found.key] = found.value
-        return found.value
+        for slot in groups:
+            live = self._evidence.get((layout, slot))
+            if live is None:
+                live = self._evidence[layout, slot] = self._said_of(layout, slot)
+            touched[live.key] = live.value
+            segments.append(live.value)
+        return found.value, segments
+
+    def _said_of(self, layout: bytes, slot: int) -> Live[Evidence]:
+        """Open the evidence of one layout and slot."""
+        found = self._live(self._stream, kinds.EVIDENCE, Evidence, self._config, layout, slot)
+        self._go_on(found.value, layout, slot)
+        return found
 
     def _go_on(self, said: Evidence, layout: bytes, slot: int) -> None:
         """Take over the evidence of an earlier champion, if that has more outcomes."""
