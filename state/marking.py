@@ -19,8 +19,6 @@ Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
 _pack_ends: Final = banding.ENDS.pack
-#: Layout of the whole of a stream; its slot is 0.
-_WHOLE: Final = kinds.WHOLE[0]
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -42,8 +40,9 @@ class Marker:
         self._bands: Bands | None = None if policy is None else policy.bands
         self._points: Points | None = None if policy is None else policy.points
         self._thresholds: Live[Thresholds] | None = None
-        #: Counts of the stream and of its segments, by hash of the bands, layout and slot.
-        self._counts: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
+        #: Counts of the whole stream, by hash of the bands; and of segments, by hash of the bands, layout and slot.
+        self._counts: dict[bytes, Live[BandCounts]] = {}
+        self._by_segment: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
         #: Marks by served and raw band, kept if the stream has no points: the bytes before an interval, the bytes after
         #: it, the band's name, points. Without intervals the first part has all bytes.
         self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
@@ -92,9 +91,9 @@ class Marker:
             if thresholds is not None:
                 touched[thresholds.key] = thresholds.value
             before, now = place(bands, None if thresholds is None else thresholds.value, raw, p)
-            self._counting(touched, self._layout, _WHOLE, 0, self._width).issue(before, now, now_ms // DAY_MS)
+            self._counting(touched, self._layout, self._width).issue(before, now, now_ms // DAY_MS)
             for slot in groups:
-                self._counting(touched, self._layout, layout, slot, self._width).issue(before, now, 0)
+                self._counting_in(touched, self._layout, layout, slot, self._width).issue(before, now, 0)
         said = self._said.get(now << 8 | before)
         if said is None:
             points = None if self._points is None else self._points.of(p)
@@ -188,16 +187,27 @@ class Marker:
             return
         bands, before, now = marks[banding.LAYOUT : banding.WIDTH], marks[banding.BEFORE], marks[banding.NOW]
         stands = round(UNIT * chances.weight(row.chance)) if self._by_chance else UNIT
-        self._counting(touched, bands, _WHOLE, 0, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
+        self._counting(touched, bands, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
         for slot in row.groups:
-            self._counting(touched, bands, row.layout, slot, width).resolve(before, now, known, ones, 0, stands)
+            counts = self._counting_in(touched, bands, row.layout, slot, width)
+            counts.resolve(before, now, known, ones, 0, stands)
 
-    def _counting(self, touched: dict[bytes, Any], bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
-        """Return the counts of these bands in a segment, or in the whole stream, to be changed by the caller."""
-        where = bands, layout, slot
-        found = self._counts.get(where)
+    def _counting(self, touched: dict[bytes, Any], bands: bytes, width: int) -> BandCounts:
+        """Return the counts of these bands, to be changed by the caller."""
+        found = self._counts.get(bands)
         if found is None:
-            found = self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), *where)
-            self._counts[where] = found
+            found = self._counts[bands] = self._opened(bands, *kinds.WHOLE, width)
         touched[found.key] = found.value
         return found.value
+
+    def _counting_in(self, touched: dict[bytes, Any], bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
+        """Return the counts of these bands in a segment, to be changed by the caller."""
+        where = bands, layout, slot
+        found = self._by_segment.get(where)
+        if found is None:
+            found = self._by_segment[where] = self._opened(*where, width)
+        touched[found.key] = found.value
+        return found.value
+
+    def _opened(self, bands: bytes, layout: bytes, slot: int, width: int) -> Live[BandCounts]:
+        return self._live(self._stream, kinds.BAND_COUNTS, lambda: BandCounts(width), bands, layout, slot)
