@@ -39,7 +39,7 @@ class LevelTally(Sums):
     __slots__ = ()
 
     def __init__(self, levels: Sequence[float]) -> None:
-        super().__init__(tuple(levels), 1 + 4 * (len(levels) + 1), 0)
+        super().__init__(tuple(levels), 1 + 4 * (len(levels) + 1))
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -71,7 +71,7 @@ class LevelTally(Sums):
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
         """Read what a tally of these levels encoded; return it and the offset after it."""
         read, end = counts.decode(payload, at, len(self.sums), "a tally")
-        return self._with([*read]), end
+        return self._with(list(map(float, read))), end
 
     def coverage(self, kind: Alarmed) -> list[tuple[float, float]]:
         """Return for each level how many outcomes lay below its quantile, and how many at or below."""
