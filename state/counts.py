@@ -1,39 +1,38 @@
-"""Counts as bytes: all of one width, the smallest that holds the largest count."""
+"""Counts by cell: in memory in few bytes, and as bytes of rows."""
 
+from array import array
 from collections.abc import MutableSequence, Sequence
-from operator import add
+from operator import add, sub
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import Final, cast
 
-#: Counts by cell. They take a byte each until one passes 255, because most streams are small: see `raised`.
+#: Counts by cell. They take a byte each until one passes 255, because most streams are small; then 4 bytes, or 8.
 Counts = MutableSequence[int]
 
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _CODES: Final = dict(_WIDTHS)
 _ZERO: Final = b"\0"
-_CELLS: Final = Struct("<3B")
+_BYTES: Final = 8  # most of a count
+_PLANE: Final = Struct("<BB")
+_NO_PLANE: Final = bytes(_PLANE.size)  # a plane of zeros
 #: Cells without a count.
-EMPTY: Final = _CELLS.pack(1, 0, 0)
+EMPTY: Final = b"\0"
 
 
-def encode(numbers: Sequence[int]) -> bytes:
-    """Return the width (u8: 1, 2, 4 or 8), then the numbers, at least 0, little-endian."""
-    width, packed = _laid(numbers)
-    return bytes((width,)) + packed
+def packed(counts: Sequence[int]) -> Counts:
+    """Return the counts in as few bytes as hold the largest: 1, 4 or 8 each."""
+    most = max(counts, default=0)
+    return bytearray(counts) if most <= 0xFF else array("I" if most <= 0xFFFF_FFFF else "Q", counts)
 
 
-def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
-    """Return the n numbers at an offset and the offset after them; raises as `decode_cells`."""
-    if at >= len(payload):
-        raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")
-    return _unpacked(payload, at + 1, payload[at], n, what)
-
-
-def raised(counts: Counts, cell: int) -> Counts:
-    """Count one more in a cell; return the counts: a list if a byte array does not hold them any more."""
-    if counts[cell] == 0xFF and isinstance(counts, bytearray):
-        counts = list(counts)
-    counts[cell] += 1
+def raised(counts: Counts, cell: int, by: int = 1) -> Counts:
+    """Add 1 or -1 to a count; return the counts: wider ones if the sum does not fit any more."""
+    try:
+        counts[cell] += by
+    except (OverflowError, ValueError):
+        wider = list(counts)
+        wider[cell] += by
+        return packed(wider)
     return counts
 
 
@@ -42,24 +41,53 @@ def together(one: Sequence[int], two: Sequence[int]) -> Counts:
     return packed([*map(add, one, two), *one[len(two) :], *two[len(one) :]])
 
 
-def packed(counts: list[int]) -> Counts:
-    """Return counts as a byte array if each fits into a byte; else unchanged."""
-    return counts if max(counts, default=0) > 0xFF else bytearray(counts)
+def without(one: Sequence[int], two: Sequence[int]) -> Counts:
+    """Return the first counts less the second, which must be a part of them."""
+    return packed(list(map(sub, one, two)))
+
+
+def encode(numbers: Sequence[int]) -> bytes:
+    """Return the width (u8: 1, 2, 4 or 8), then the numbers, at least 0, little-endian."""
+    most = max(numbers, default=0)
+    if most <= 0xFF:
+        return b"\1" + bytes(numbers)
+    width, code = _WIDTHS[1 + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
+    return bytes((width,)) + pack(f"<{len(numbers)}{code}", *numbers)
+
+
+def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
+    """Return the n numbers at an offset and the offset after them; raises as `decode_cells`."""
+    width = payload[at] if at < len(payload) else 0
+    code, end = _CODES.get(width), at + 1 + n * width
+    if code is None or end > len(payload):
+        raise ValueError(f"{what} of {len(payload)} bytes has no {n} counts of {width} bytes at {at}")
+    return list(unpack_from(f"<{n}{code}", payload, at + 1)), end
 
 
 def encode_cells(counts: Sequence[int]) -> bytes:
-    """Return the width, the first cell with a count, how many cells follow to the last (u8 each), and these counts."""
-    if isinstance(counts, bytearray) or max(counts) <= 0xFF:  # much faster than a layout of its own
-        cut = bytes(counts).rstrip(_ZERO)
-        kept = cut.lstrip(_ZERO)
-        return _CELLS.pack(1, len(cut) - len(kept), len(kept)) + kept if kept else EMPTY
-    first, end = 0, len(counts)
-    while not counts[first]:
-        first += 1
-    while not counts[end - 1]:
-        end -= 1
-    width, packed = _laid(counts[first:end])
-    return _CELLS.pack(width, first, end - first) + packed
+    """Return counts of at most 255 cells as bytes: few bytes for few cells or small counts.
+
+    How many of the eight bytes of a u64 follow (u8). Then for each of these bytes, from the lowest: the first cell
+    where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte of each cell. So a count
+    below 256 is one byte. Equal counts have equal bytes.
+    """
+    held = counts if isinstance(counts, (bytearray, array)) else packed(counts)
+    if isinstance(held, bytearray):
+        plane = _laid(bytes(held))
+        return EMPTY if plane == _NO_PLANE else b"\1" + plane
+    wide = cast("array[int]", held)
+    flat, width = wide.tobytes(), wide.itemsize
+    planes = [_laid(flat[k::width]) for k in range(width)]
+    while planes and planes[-1] == _NO_PLANE:
+        planes.pop()
+    return bytes((len(planes),)) + b"".join(planes)
+
+
+def _laid(plane: bytes) -> bytes:
+    """Return one byte of each cell, without the zeros before the first and behind the last that is not 0."""
+    cut = plane.rstrip(_ZERO)
+    kept = cut.lstrip(_ZERO)
+    return _PLANE.pack(len(cut) - len(kept), len(kept)) + kept
 
 
 def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[Counts, int]:
@@ -67,31 +95,18 @@ def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[Counts
 
     Raises ValueError if they are cut, or name cells that do not exist.
     """
-    if len(payload) < at + _CELLS.size:
-        raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")
-    width, first, n = _CELLS.unpack_from(payload, at)
-    if first + n > cells:
-        raise ValueError(f"{what} of {len(payload)} bytes has counts of cells there are not, at {at}")
-    at += _CELLS.size
-    if width == 1 and at + n <= len(payload):
-        end = at + n
-        return bytearray(first) + payload[at:end] + bytes(cells - first - n), end
-    counts = [0] * cells
-    counts[first : first + n], at = _unpacked(payload, at, width, n, what)
-    return counts, at
-
-
-def _laid(numbers: Sequence[int]) -> tuple[int, bytes]:
-    most = max(numbers, default=0)
-    if most <= 0xFF:
-        return 1, bytes(numbers)
-    width, code = _WIDTHS[(most > 0xFF) + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
-    return width, pack(f"<{len(numbers)}{code}", *numbers)
-
-
-def _unpacked(payload: bytes, at: int, width: int, n: int, what: str) -> tuple[list[int], int]:
-    end = at + n * width
-    code = _CODES.get(width)
-    if code is None or end > len(payload):
-        raise ValueError(f"{what} of {len(payload)} bytes has no {n} counts of {width} bytes at {at}")
-    return list(payload[at:end]) if width == 1 else list(unpack_from(f"<{n}{code}", payload, at)), end
+    width = payload[at] if at < len(payload) else _BYTES + 1
+    at += 1
+    planes: list[tuple[int, bytes]] = []
+    for _ in range(width):
+        first, n = payload[at : at + _PLANE.size] if at + _PLANE.size <= len(payload) else (0, cells + 1)
+        at += _PLANE.size
+        if width > _BYTES or first + n > cells or at + n > len(payload):
+            raise ValueError(f"{what} of {len(payload)} bytes has counts of cells there are not, at {at}")
+        planes.append((first, payload[at : at + n]))
+        at += n
+    size = 1 if width <= 1 else 4 if width <= 4 else _BYTES
+    flat = bytearray(cells * size)
+    for k, (first, plane) in enumerate(planes):
+        flat[first * size + k : (first + len(plane)) * size : size] = plane
+    return (flat if size == 1 else array("I" if size == 4 else "Q", bytes(flat))), at

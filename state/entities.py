@@ -20,6 +20,8 @@ APART: Final = 2.0
 #: Most rows of a stream and configuration, and most entities in each.
 ROWS: Final = 4096
 KEPT: Final = 16
+#: Bytes that a row of so many entities takes in memory, with its key.
+ROW_BYTES: Final = 450
 #: Steps per unit of log-odds that are kept.
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
@@ -100,6 +102,16 @@ class Entities:
         self._changed[key] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
 
+    @property
+    def changed(self) -> int:
+        """Bytes of memory of the rows that changed since the last checkpoint, at most."""
+        return ROW_BYTES * len(self._changed)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory of these rows and of those of the last checkpoint, at most."""
+        return self.changed + ROW_BYTES * len(self._last)
+
     def changes(self) -> dict[bytes, bytes]:
         """Return the rows that changed since the last call."""
         self._last, self._changed = self._changed, {}
@@ -112,9 +124,6 @@ def place(raw: object, kind: int) -> float:
         return 0.0
     p: float = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes
     return _Z_CLIP if p >= 1.0 else -_Z_CLIP if p <= 0.0 else math.log(p / (1.0 - p))
-
-
-_Known = tuple[int, int, list[int]]
 
 
 def _found(row: bytes, number: bytes) -> int:
@@ -138,20 +147,11 @@ def _whole(payload: bytes) -> bytes:
     return payload
 
 
-def _encode(known: list[_Known]) -> bytes:
-    made = [_ENTRY.pack(entity, since, len(places), *(places + [0] * MOST)[:MOST]) for entity, since, places in known]
-    return b"".join(made)
-
-
-def _decode(payload: bytes) -> list[_Known]:
-    return [(entity, since, list(places[:n])) for entity, since, n, *places in _ENTRY.iter_unpack(payload)]
-
-
-ENTITIES: Final = Kind[list[_Known]](
+ENTITIES: Final = Kind[bytes](
     _LETTER.decode(),
     "what entities taught",
     (STREAM, CONFIG, KeyPart("row", "H")),
-    {2: Form(list, _encode, _decode)},
+    {2: Form(bytes, bytes, _whole)},
     Moves.TAUGHT,
     f"up to {ROWS:,} a stream whose forecasts name entities: what these taught lately",
 )

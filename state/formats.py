@@ -7,7 +7,6 @@ from state import kinds, rescale  # noqa: F401 - declare them
 from state.frames import CorruptFrame, OtherFormat
 from state.kind import CONFIG, KINDS, Moves
 from state.policies import Policies
-from state.policy import Policy
 
 #: Version of the answers: raised when the same records give other bytes, which `tests/frozen` notices.
 ARITHMETIC: Final = 13
@@ -35,7 +34,7 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
     for letter in (bytes([n]) for n in range(256)):
         if letter not in KINDS and letter != _STORE and (held := first(letter)) is not None:
             raise OtherFormat(f"this build has no rows of the kind {letter.decode('latin-1')!r}, and found {held[0]!r}")
-    configs = {each.config for policy in _configured(policies) for each in (policy, *policy.challengers)}
+    configs = {each.config for policy in policies.all for each in (policy, *policy.challengers)}
     for kind in KINDS.values():
         if kind.moves == Moves.OUTSIDE:
             continue
@@ -49,8 +48,3 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
                     raise
                 except CorruptFrame:
                     pass
-
-
-def _configured(policies: Policies) -> list[Policy]:
-    default = [] if policies.default is None else [policies.default]
-    return [*(policy for _, policy in policies.patterns), *default]

@@ -130,20 +130,8 @@ class LedgerRow:
         names: bytes = NOBODY,
         ticket: bytes = b"",
         *,
-        shadows: Sequence[Shadow] = (),
         as_of: int = 0,
         number: int = 0,
-        window: int = 0,
-        revisions: int = 0,
-        key: bytes | None = b"",
-        layout: bytes = b"",
-        groups: tuple[int, ...] = (),
-        entity: int = 0,
-        weighed: bool = False,
-        weight: float = 1.0,
-        chance: float = 1.0,
-        marks: bytes = b"",
-        frozen: bool = False,
     ) -> None:
         #: `EARLY`, `ISSUED`, `IMMATURE`, `WAITING`, `RESOLVED` or `ERASED`.
         self.status = status
@@ -168,33 +156,33 @@ class LedgerRow:
         #: What the calibrator needs to learn from the outcome.
         self.ticket = ticket
         #: Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
-        self.shadows = shadows
+        self.shadows: Sequence[Shadow] = ()
         #: Event time of the latest outcome that set or confirmed the label, ms; `UNSAID` while silence implied it.
         self.as_of = as_of
         #: The revision number of that outcome; 0 if it had none.
         self.number = number
         #: The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` for an event
         #: of the warm-up (`state.scoring.warm_up`), `UNTAUGHT` for one that taught nothing.
-        self.window = window
+        self.window = 0
         #: How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
-        self.revisions = revisions
+        self.revisions = 0
         #: The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
-        self.key = key
+        self.key: bytes | None = b""
         #: Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
         #: (`state.segments.Dictionary`); empty where the stream had no segments.
-        self.layout = layout
-        self.groups = groups
+        self.layout = b""
+        self.groups: tuple[int, ...] = ()
         #: Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
-        self.entity = entity
+        self.entity = 0
         #: Whether the event counts by weight: its stream had weights or chances when it was answered.
-        self.weighed = weighed
+        self.weighed = False
         #: The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
-        self.weight = weight
-        self.chance = chance
+        self.weight = 1.0
+        self.chance = 1.0
         #: Band, points and interval of the answer, as `state.banding.Marks.encode` has them; empty if there are none.
-        self.marks = marks
+        self.marks = b""
         #: Whether the serving calibrator has not learnt the label, or its last revision.
-        self.frozen = frozen
+        self.frozen = False
         #: Data of an observer, only in memory.
         self.seen: Any = None
 

@@ -48,14 +48,13 @@ class Policies:
         self.early_ttl_ms = early_ttl_ms
         self.coin = coin
         self.on_error = on_error
-        said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
+        #: Every configured policy.
+        self.all = [policy for policy in (default, *(policy for _, policy in self.patterns)) if policy]
         #: Whether any stream's dead forecasts are answered with raw scores.
-        self.answering = RAW in (on_error, *said)
+        self.answering = RAW in (on_error, *[policy.on_error for policy in self.all])
         self._found: dict[str, Policy | None] = {}
         #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
-        self.binary = all(
-            policy.kind == PROBABILITY for policy in (default, *(policy for _, policy in self.patterns)) if policy
-        )
+        self.binary = all(policy.kind == PROBABILITY for policy in self.all)
 
     def of(self, stream: str) -> Policy | None:
         """Return the policy of a stream; None if no pattern matches and there is no default."""

@@ -251,8 +251,6 @@ class Policy:
         defaults = {name: option.default for name, option in allowed.items()}
         if self.n_features and "features" in defaults:
             defaults["features"] = self.n_features
-        if self.segments and "segments" in defaults:
-            defaults["segments"] = len(self.segments) + len(self.pairs)
         return {**defaults, **self.options}
 
     @cached_property

@@ -60,8 +60,8 @@ class Here:
     dictionaries: dict[bytes, Dictionary] = field(default_factory=dict)
     #: New slots by layout and old partition, then by old slot.
     slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
-    history: History = field(default_factory=History)
-    vectors: dict[str, VectorHistory] = field(default_factory=dict)
+    #: Scores of events, by `history_key`.
+    histories: dict[str, Any] = field(default_factory=dict)
     comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
     #: Scores by their key hash (`state.policy.Policy.scored`) and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
@@ -75,6 +75,24 @@ class Here:
         for each in found:
             each.warm_up.since = 1
         return found
+
+
+def history_key(row: LedgerRow) -> str:
+    """Return under which configuration an event is scored; empty of one probability: all share their scores."""
+    return "" if row.kind == PROBABILITY else row.config
+
+
+def begun(histories: dict[str, Any], row: LedgerRow) -> Any:  # noqa: ANN401 - of the row's kind
+    """Return the scores of an event's configuration, by `history_key`; new ones if there are none."""
+    found = histories.get(history_key(row))
+    if found is None:
+        found = histories[history_key(row)] = History() if row.kind == PROBABILITY else VectorHistory.of(row.p)
+    return found
+
+
+def aside(event: Event, row: LedgerRow) -> Any:  # noqa: ANN401 - as `observe` takes it
+    """Return the last argument of `History.observe` and `VectorHistory.observe`: the draw, or the event id."""
+    return row.draw if row.kind == PROBABILITY else event.key[1:]
 
 
 def recorded(row: LedgerRow) -> int:

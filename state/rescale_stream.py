@@ -14,23 +14,33 @@ If the stream was in one partition and goes to one, its rows move unchanged. Oth
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from state import kinds, ledger, rescale_parts
-from state.forecasts import PROBABILITY, PROBS
+from state.forecasts import PROBS
 from state.kind import SLOT, kind_of
 from state.kind import Moves as Kept
 from state.ledger import LedgerRow
 from state.policy import scored_of
-from state.rescale_parts import Event, Here, Learning, Moves, Rows, divided_versions, layout_in, recorded, summed, usual
-from state.scoring.bias import Bias
-from state.scoring.history import History
+from state.rescale_parts import (
+    Event,
+    Here,
+    Learning,
+    Moves,
+    Rows,
+    aside,
+    begun,
+    divided_versions,
+    history_key,
+    layout_in,
+    recorded,
+    summed,
+    usual,
+)
 from state.scoring.pair_scores import compare, of_challenger
 from state.scoring.recent import Recent
-from state.scoring.scores import Scores, total
 from state.scoring.segment_pairs import AnySegmentScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
-from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import overall
 from state.segments import Dictionary
@@ -62,9 +72,8 @@ class Divided:
         self._here = {new: Here(fed[new] or sorted(olds)) for new in sorted(news)}
         self._served: dict[str, dict[int, Served]] = defaultdict(dict)
         self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
-        #: Bias along features, summed over old partitions; None without scores of probabilities.
-        self._bias: Bias | None = None
-        self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
+        #: Scores of events in the old partitions, by `rescale_parts.history_key`.
+        self._before: dict[str, list[Any]] = defaultdict(list)
         #: Scores of the old partitions' segments, by old partition, key hash and slot.
         self._segments: dict[tuple[int, bytes, int], AnySegmentScores] = {}
 
@@ -80,11 +89,9 @@ class Divided:
         for new, here in self._here.items():
             self._choose(new, here)
         self._resume()
-        self._resume_vectors()
         for event, row in self._events_in_order():
             made[event.new][event.key] = kinds.LEDGER.encode(self._moved(event, row))
         self._settle_histories(made)
-        self._settle_vectors(made)
         self._settle_comparisons(made)
         self._settle_segments(made)
         self._settle_sums(made)
@@ -180,21 +187,17 @@ class Divided:
         if champion.old != event.old and not row.frozen:
             champion.served.calibrator.update(row.ticket, row.y, recorded(row))
         self._compare(here, event, row)
-        if row.kind != PROBABILITY:
-            row.window = self._vector(here, event, row, counting)
-            return row
-        raw, p, draw = cast("float", row.raw), cast("float", row.p), cast("float", row.draw)
+        history = begun(here.histories, row)
         if row.window == ledger.NO_WINDOW:
-            here.history.warm_up.observe(raw, row.y)
+            history.warm_up.observe(row.raw, row.y)
             return row
         calibrator = champion.served.calibrator
         if calibrator.keeps_features:
-            here.history.bias.observe(calibrator.features_in(row.ticket), raw, p, row.y)
-        window = here.history.windows
-        here.history.observe(raw, p, row.y, draw)
+            history.bias.observe(calibrator.features_in(row.ticket), row.raw, row.p, row.y)
+        row.window = history.windows
+        history.observe(row.raw, row.p, row.y, aside(event, row))
         if counting:
-            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
-        row.window = window
+            observe_segments(here.scores_of(row, counting), row.raw, row.p, row.y, row.window)
         return row
 
     @staticmethod
@@ -222,22 +225,6 @@ class Divided:
                 found.append(slot)
         return found
 
-    @staticmethod
-    def _vector(here: Here, event: Event, row: LedgerRow, counting: Sequence[int]) -> int:
-        """Count an event of classes or numbers in its new partition; return its window."""
-        raw, p = cast("Any", row.raw), cast("Any", row.p)
-        vectors = here.vectors.get(row.config)
-        if vectors is None:
-            vectors = here.vectors[row.config] = VectorHistory.of(p)
-        if row.window == ledger.NO_WINDOW:
-            vectors.warm_up.observe(raw, row.y)
-            return row.window
-        window = vectors.windows
-        vectors.observe(raw, p, row.y, event.key[1:])
-        if counting:
-            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
-        return window
-
     def _regrouped(self, here: Here, row: LedgerRow, slots: Mapping[int, int]) -> LedgerRow:
         """Return an event's row with other slots, also in its tickets."""
         if all(slots[slot] == slot for slot in row.groups):
@@ -261,77 +248,52 @@ class Divided:
 
     def _resume(self) -> None:
         """Let the home continue the scores of all partitions, for events without a row."""
-        before = [
-            kinds.history(row, self._parts[old].get(kinds.WINDOWS.key(self._stream)))
-            for old, _, row in self._old(kinds.SCORES.letter)
-        ]
-        if not before:
-            return
-        left, counting, warm = Scores(), {self._home}, WarmUp()
-        for event, row in self._events_in_order():
-            if row.status == ledger.RESOLVED and row.kind == PROBABILITY and row.window != ledger.UNTAUGHT:
-                if row.window == ledger.NO_WINDOW:
-                    warm.observe(row.raw, row.y)
-                    continue
-                left.observe(cast("float", row.raw), cast("float", row.p), row.y, cast("float", row.draw))
-                counting.add(event.new)
-        rest = total(each.total for each in before) - left
-        self._here[self._home].history = History.resumed(before, rest, len(counting))
-        self._here[self._home].history.warm_up = summed([each.warm_up for each in before], WarmUp()) - warm
-        self._bias = usual([each.bias for each in before])
-
-    def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        if self._bias is None:
-            return
-        home = self._here[self._home].history
-        own = {
-            new: here.history
-            for new, here in self._here.items()
-            if here.history.n + here.history.warm_up.n or new == self._home
-        }
-        left, width = self._bias, len(self._bias.along("raw"))
-        for each in own.values():
-            if len(each.bias.along("raw")) == width:
-                left -= each.bias
-        home.bias = usual([left, home.bias])
-        for new, history in own.items():
-            made[new][kinds.SCORES.key(self._stream)] = kinds.SCORES.encode(history)
-            if history.windows:
-                made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
-
-    def _resume_vectors(self) -> None:
-        """Let the home continue the scores of classes and numbers, of each configuration; see `_resume`."""
+        for old, _, stored in self._old(kinds.SCORES.letter):
+            windows = self._parts[old].get(kinds.WINDOWS.key(self._stream))
+            self._before[""].append(kinds.history(stored, windows))
         for _, key, stored in self._old(kinds.VECTORS.letter):
-            self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
-        left: dict[str, VectorHistory] = {}
+            self._before[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
+        left: dict[str, Any] = {}
         counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
         for event, row in self._events_in_order():
-            if row.status == ledger.RESOLVED and row.kind != PROBABILITY and row.window != ledger.UNTAUGHT:
-                if row.config not in left:
-                    left[row.config] = VectorHistory.of(cast("Any", row.p))
-                if row.window == ledger.NO_WINDOW:
-                    left[row.config].warm_up.observe(row.raw, row.y)
-                    continue
-                left[row.config].observe(cast("Any", row.raw), cast("Any", row.p), row.y, event.key[1:])
-                counting[row.config].add(event.new)
-        for config, before in self._vectors.items():
-            rest: Any = overall(before)
-            if config in left:
-                rest -= cast("Any", left[config].total)
-            resumed = VectorHistory.resumed(before, rest, len(counting[config]))
-            resumed.warm_up = summed([each.warm_up for each in before], WarmUp())
-            if config in left:
-                resumed.warm_up -= left[config].warm_up
-            self._here[self._home].vectors[config] = resumed
+            if row.status != ledger.RESOLVED or row.window == ledger.UNTAUGHT:
+                continue
+            if row.window == ledger.NO_WINDOW:
+                begun(left, row).warm_up.observe(row.raw, row.y)
+                continue
+            begun(left, row).observe(row.raw, row.p, row.y, aside(event, row))
+            counting[history_key(row)].add(event.new)
+        for of, before in self._before.items():
+            rest, warm = overall(before), summed([each.warm_up for each in before], WarmUp())
+            if of in left:
+                rest, warm = rest - left[of].total, warm - left[of].warm_up
+            resumed = self._here[self._home].histories[of] = type(before[0]).resumed(before, rest, len(counting[of]))
+            resumed.warm_up = warm
 
-    def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        for config, before in self._vectors.items():
-            own = {new: here.vectors[config] for new, here in self._here.items() if config in here.vectors}
-            order = [sum(sums) for sums in zip(*(each.ordered() for each in before), strict=True)]
-            now = [sum(sums) for sums in zip(*(each.ordered() for each in own.values()), strict=True)]
-            own[self._home].rank([one - other for one, other in zip(order, now, strict=True)])
+    def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        for of, before in self._before.items():
+            own = {new: here.histories[of] for new, here in self._here.items() if of in here.histories}
+            home = own[self._home]
+            if of:
+                order, now = (
+                    [sum(sums) for sums in zip(*(each.ordered() for each in found), strict=True)]
+                    for found in (before, own.values())
+                )
+                home.rank([one - other for one, other in zip(order, now, strict=True)])
+            else:
+                left = usual([each.bias for each in before])
+                width = len(left.along("raw"))
+                for each in own.values():
+                    if len(each.bias.along("raw")) == width:
+                        left -= each.bias
+                home.bias = usual([left, home.bias])
             for new, history in own.items():
-                made[new][kinds.VECTORS.key(self._stream, config)] = kinds.VECTORS.encode(history)
+                if of:
+                    made[new][kinds.VECTORS.key(self._stream, of)] = kinds.VECTORS.encode(history)
+                    continue
+                made[new][kinds.SCORES.key(self._stream)] = kinds.SCORES.encode(history)
+                if history.windows:
+                    made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
 
     def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
         before: dict[tuple[str, str], list[Any]] = defaultdict(list)

@@ -291,7 +291,7 @@ class Services:
             old = cast("CarriedOver", self._learner(service.stream, their.config, None).served.calibrator)
             learner = self._learner(service.stream, our.config, our)
             carried = cast("CarriedOver", learner.served.calibrator)
-            if (old.learnt or old.seen) and carried.due(new.forecasts):
+            if (old.learnt or old.line.seen) and carried.due(new.forecasts):
                 found = line(new, before, old.answers(policy.n_features))
                 carried.carry(found.slope, found.offset, new.forecasts)
                 new.after = before.name

@@ -28,7 +28,7 @@ from state.service import Learner, Service
 from state.services import VALUE, VALUE_OF_ROW, Services
 from state.versions import Version
 
-#: Default memory for values of streams, bytes.
+#: Default memory for values of streams and rows of entities, bytes.
 MEMORY = 512 << 20
 #: Assumed size of a stream's row before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
@@ -47,7 +47,7 @@ class Tickets(Fold):
     ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
     ``observer``: gets all events; None: the counts of a worker.
     ``beside``: for `state.services.Services`.
-    ``memory``: returns how many bytes it may have for values of streams; None: `MEMORY`.
+    ``memory``: returns how many bytes it may have for values of streams and rows of entities; None: `MEMORY`.
     """
 
     def __init__(
@@ -63,8 +63,7 @@ class Tickets(Fold):
         self._stored = get is not None
         self._given = observer
         self._beside = beside
-        default = [] if policies.default is None else [policies.default]
-        largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
+        largest = max([policy.row_bytes for policy in policies.all], default=0)
         #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
         #: Bytes that a value of a stream takes in memory, by the average size of their rows at the last checkpoint.
@@ -102,12 +101,12 @@ class Tickets(Fold):
         """Begin a batch, as `Fold.begin` does; drop what takes more memory than it may."""
         super().begin()
         if self._stored:
-            self._services.trim(self._most)
+            self._services.trim(max(self._bytes - self._entities.held, 0) // self._value_bytes)
 
     @property
-    def _most(self) -> int:
-        """How many values of streams may be in memory."""
-        return (MEMORY if self._memory is None else self._memory()) // self._value_bytes
+    def _bytes(self) -> int:
+        """How many bytes values of streams and rows of entities may take in memory."""
+        return MEMORY if self._memory is None else self._memory()
 
     @property
     def full(self) -> bool:
@@ -115,7 +114,8 @@ class Tickets(Fold):
 
         The other half is for the changes of the last one.
         """
-        return len(self._services.touched) > self._most // 2
+        changed = len(self._services.touched) * self._value_bytes + self._entities.changed
+        return changed > self._bytes // 2
 
     def freeze(self, changes: Changes | None = None) -> Changes:
         """Return what `checkpoint` does, with most rows still to be packed; see `Fold.freeze`."""
@@ -137,7 +137,8 @@ class Tickets(Fold):
     @property
     def weight(self) -> int:
         """Approximate bytes of rows that changed since the last checkpoint."""
-        return len(self._rows) * self._ledger_bytes + len(self._services.touched) * self._stream_bytes
+        rows = len(self._rows) * self._ledger_bytes + len(self._services.touched) * self._stream_bytes
+        return rows + self._entities.changed
 
     @property
     def event_weight(self) -> int:
@@ -221,7 +222,7 @@ class Tickets(Fold):
         carried = cast("CarriedOver", served.calibrator)
         if carried.due(version.forecasts):
             self._services.carry(service)
-            if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
+            if carried.line.seen and not served.warmed_ms:  # from here on it serves something learnt
                 served.warmed_ms = max(ts, 1)
 
     def _groups(self, dictionary: Live[Dictionary], values: tuple[str, ...]) -> tuple[int, ...]:

@@ -23,8 +23,7 @@ class Bend:
     -----
     With x the position of v in units of knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}. An outcome
     is one step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 - q), weights
-    g = (1
-    - s, s) and curvatures H,
+    g = (1 - s, s) and curvatures H,
 
         r_j <- r_j + (y - q) g_j / (H_j (1 + h Σ g²/H)) - λ prior r_j / H_j,   H_j <- (1 - λ) H_j + λ prior + h g_j²,
 
@@ -64,30 +63,25 @@ class Bend:
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
         right = x - i
-        left = 1.0 - right
-        a, b = self._r[i], self._r[i + 1]
-        h0, h1 = self._held[i], self._held[i + 1]
-        q = 1.0 / (1.0 + math.exp(-min(max(v + left * a + right * b, -30.0), 30.0)))
+        q = 1.0 / (1.0 + math.exp(-min(max(v + (1.0 - right) * self._r[i] + right * self._r[i + 1], -30.0), 30.0)))
         information = q * (1.0 - q)
-        g = (y - q) / (1.0 + information * (left * left / h0 + right * right / h1))
-        fade = information * _LN2 / halflife
-        pull = fade * self._prior
-        self._move(i, (g * left - pull * a) / h0, (g * right - pull * b) / h1)
-        self._held[i] = h0 + fade * (self._prior - h0) + information * left * left
-        self._held[i + 1] = h1 + fade * (self._prior - h1) + information * right * right
+        self._take(i, right, y - q, information, information * _LN2 / halflife)
 
     def step(self, v: float, g: float) -> None:
         """Take the step of a revision: g is the old label minus the new one, with the curvature of `lacking`."""
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
-        right = x - i
+        self._take(i, x - i, -g, lacking(sigmoid(v + self.at(v)), 1.0 if g < 0.0 else 0.0), 0.0)
+
+    def _take(self, i: int, right: float, g: float, curvature: float, fade: float) -> None:
+        """Take the step of an error g at the knots i and i + 1, with weight ``right`` on the latter."""
         left = 1.0 - right
-        more = lacking(sigmoid(v + self.at(v)), 1.0 if g < 0.0 else 0.0)
         h0, h1 = self._held[i], self._held[i + 1]
-        g /= 1.0 + more * (left * left / h0 + right * right / h1)
-        self._move(i, -g * left / h0, -g * right / h1)
-        self._held[i] = h0 + more * left * left
-        self._held[i + 1] = h1 + more * right * right
+        g /= 1.0 + curvature * (left * left / h0 + right * right / h1)
+        pull = fade * self._prior
+        self._move(i, (g * left - pull * self._r[i]) / h0, (g * right - pull * self._r[i + 1]) / h1)
+        self._held[i] = h0 + fade * (self._prior - h0) + curvature * left * left
+        self._held[i + 1] = h1 + fade * (self._prior - h1) + curvature * right * right
 
     def _move(self, i: int, one: float, other: float) -> None:
         """Move the knots i and i + 1, as far as the order is kept."""

@@ -67,10 +67,10 @@ class Bucketed(Calibrator):
     options: ClassVar[dict[str, Option]] = {
         "grid": integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
         "spacing": choice(SPACING, SPACINGS, "how the points are spaced"),
-        "points": increasing(0.0, 1.0, 999, "the points between 0 and 1, instead of grid and spacing"),
+        "points": increasing(999, "the points between 0 and 1, instead of grid and spacing"),
         "buckets": integer(BUCKETS, 1, 1000, "M, buckets of the raw forecast, each with a forecaster of its own"),
         "bucket_spacing": choice(SPACING, SPACINGS, "how their edges are spaced"),
-        "edges": increasing(0.0, 1.0, 999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
+        "edges": increasing(999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
     }
 
     def __init__(
@@ -110,25 +110,15 @@ class Bucketed(Calibrator):
         phi = self._field.get
         i = grid.nearest(p)
         here = phi(first + i, 0)
-        if here > 0:
-            # Go right while the field is positive. Then [i, i + 1] is a crossing, or i + 1 a zero.
-            while i < last:
-                there = phi(first + i + 1, 0)
-                if there < 0:
-                    return self._between(j, i, here, -there, key)
-                i += 1
-                if there == 0:
-                    break
-                here = there
-        elif here < 0:
-            while i > 0:
-                there = phi(first + i - 1, 0)
-                i -= 1
-                if there > 0:
-                    return self._between(j, i, there, -here, key)
-                if there == 0:
-                    break
-                here = there
+        # Walk in the direction of the field, to a point where it is 0, or to a crossing between two.
+        step = 1 if here > 0 else -1
+        while here and 0 <= i + step <= last:
+            there = phi(first + i + step, 0)
+            if step * there < 0:
+                left, a, b = (i, here, -there) if step > 0 else (i - 1, there, -here)
+                return self._between(j, left, a, b, key)
+            i += step
+            here = there
         point = grid.points[i]
         return new(Answer, (point, point, self._ticket(j, i)))
 

@@ -39,6 +39,8 @@ _LN2: Final = math.log(2.0)
 #: Numbers per slot: the passing correction, its curvature, corrections at the knots, their curvatures.
 _WIDTH: Final = 2 + 2 * KNOTS
 _ROW: Final = Struct(f"<H{_WIDTH}d")
+#: The row of a new slot.
+_FRESH = (0.0, IN_FAST, *[0.0] * KNOTS, *[IN_KNOT] * KNOTS)  # not Final, see `place_by_segment.PRIOR`
 #: Most slots with a row: four names of 64 values.
 MOST: Final = 256
 
@@ -141,7 +143,7 @@ class BySegment:
         ``at``: record time of the label, see `Guard.weigh`.
         """
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
-        rows = self._touched(ticket)
+        rows = touched(self._rows, ticket, _ISSUED.size, _FRESH)
         without, within = sigmoid(v), sigmoid(v3)
         delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
         self._guard.weigh(part * delta, part * delta * delta, at)
@@ -160,24 +162,11 @@ class BySegment:
         v, _, v2, v3 = _ISSUED.unpack_from(ticket)
         without, within = sigmoid(v), sigmoid(v3)
         one, zero = math.log(within / without), math.log((1.0 - within) / (1.0 - without))
-        rows = self._touched(ticket)
+        rows = touched(self._rows, ticket, _ISSUED.size, _FRESH)
         curvature = part * lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0)
         g *= part
         self._guard.correct(-g * (one - zero), -g * (one * one - zero * zero))
         _step_lasting(rows, v2, -g, curvature, 0.0)
-
-    def _touched(self, ticket: bytes) -> list[list[float]]:
-        """Return the rows of a ticket's slots; a new slot gets a fresh row."""
-        rows: list[list[float]] = []
-        for at in range(_ISSUED.size, len(ticket), 2):
-            slot: int = _SLOT.unpack_from(ticket, at)[0]
-            row = self._rows.get(slot)
-            if row is None:
-                if len(self._rows) >= MOST:
-                    continue
-                row = self._rows[slot] = [0.0, IN_FAST, *[0.0] * KNOTS, *[IN_KNOT] * KNOTS]
-            rows.append(row)
-        return rows
 
     def corrections(self) -> tuple[float, float, dict[int, list[float]]]:
         """Return all that `answer` depends on: w, e, and for each slot f with the θ of every knot."""
@@ -186,10 +175,6 @@ class BySegment:
             self._share,
             {slot: [row[0], *row[2 : 2 + KNOTS]] for slot, row in self._rows.items()},
         )
-
-    def squares(self) -> float:
-        """Return V of `Guard`."""
-        return self._guard.squares
 
     def encode(self) -> bytes:
         head = _HEAD.pack(self._share, self._curvature, len(self._rows)) + self._guard.encode()
@@ -207,6 +192,20 @@ class BySegment:
         for slot, *numbers in _ROW.iter_unpack(payload[_ROWS:]):
             self._rows[slot] = numbers
         self._guard.decode(payload, _HEAD.size)
+
+
+def touched(rows: dict[int, list[float]], ticket: bytes, start: int, fresh: tuple[float, ...]) -> list[list[float]]:
+    """Return the rows of a ticket's slots, u16 each from ``start`` on; a new slot gets a fresh row, if one is left."""
+    found: list[list[float]] = []
+    for at in range(start, len(ticket), 2):
+        slot: int = _SLOT.unpack_from(ticket, at)[0]
+        row = rows.get(slot)
+        if row is None:
+            if len(rows) >= MOST:
+                continue
+            row = rows[slot] = list(fresh)
+        found.append(row)
+    return found
 
 
 def _place(v: float) -> tuple[int, float]:

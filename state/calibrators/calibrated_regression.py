@@ -51,7 +51,7 @@ class CalibratedRegression(Calibrator):
 
     With one feature's weight 1, |Σ f_i (ŷ - y)| <= sqrt((1 + Σ f_i²)(2 + ln det A)). So answers are unbiased on the
     events where a feature of 0 or 1 is 1; `biases` lists the biases. With w = e_ŷ - e_p, cumulative Brier regret to the
-    raw forecast is at most Φ + 2 <= 4 + ln det A, `regret_bound` (the paper's constants are twice as large).
+    raw forecast is at most Φ + 2 <= 4 + ln det A (the paper's constants are twice as large).
 
     The answer is deterministic, so its binned ECE has no bound. `error` is the bias of the constant, |Σ (ŷ - y)| / T.
 
@@ -173,10 +173,6 @@ class CalibratedRegression(Calibrator):
     def potential_bound(self) -> float:
         """Return the bound on `potential`, 2 + ln det A."""
         return 2.0 + self._sums.log_det
-
-    def regret_bound(self) -> float:
-        """Return the bound on the Brier regret to the raw forecast, 4 + ln det A."""
-        return 4.0 + self._sums.log_det
 
     def error(self) -> float | None:
         return abs(float(self._bias()[0])) / self.learnt if self.learnt else None

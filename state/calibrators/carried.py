@@ -1,12 +1,14 @@
 """The calibrator of one version of a model. It starts with a line that is carried over from the version before."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from state.calibrators.answer import Prediction
-from state.calibrators.base import MOST_SLOTS, BiasAlong, Calibrator, require_head, require_probability
+from state.calibrators.answer import Answer, Prediction
+from state.calibrators.base import Calibrator, require_probability
+from state.calibrators.composition import Composition
+from state.quick import new
 
 #: Forecasts of a version before the line is carried over for the first time.
 FEW: Final = 50
@@ -15,8 +17,6 @@ FEW: Final = 50
 OWN: Final = 20
 #: Largest log-odds. Beyond it, floats do not differ from a probability of 0 or 1.
 _FAR: Final = 700.0
-
-_HEAD: Final = Struct("<2dQ")
 
 
 class Held(NamedTuple):
@@ -28,7 +28,39 @@ class Held(NamedTuple):
     learnt: int
 
 
-class CarriedOver(Calibrator):
+class CarriedMap(Calibrator):
+    """Move forecasts by a line in log-odds. It learns nothing; 0 and 1 do not change.
+
+    Ticket: empty. Bytes: slope, offset (f64 each), seen (u64). Little-endian.
+    """
+
+    name: ClassVar[str] = "line"
+    order_free: bool = True
+    remembered: ClassVar[tuple[str, ...]] = ("slope", "offset", "seen")
+    layout: ClassVar[Struct] = Struct("<2dQ")
+
+    def __init__(self) -> None:
+        #: The line: a forecast of log-odds z becomes ``sigmoid(slope z + offset)``. At first 1 and 0, which changes
+        #: nothing.
+        self.slope, self.offset = 1.0, 0.0
+        #: Forecasts of the version when the line was fitted; 0 before.
+        self.seen = 0
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+        require_probability(p)
+        if self.seen and 0.0 < p < 1.0:
+            v = self.slope * (math.log(p) - math.log1p(-p)) + self.offset
+            p = 1.0 / (1.0 + math.exp(-min(max(v, -_FAR), _FAR)))
+        return new(Answer, (p, p, b""))
+
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
+        """Learn nothing."""
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Learn nothing."""
+
+
+class CarriedOver(Composition):
     """Map the forecasts of a model's version by a line, then let a calibrator answer.
 
     ``inner``: the calibrator of the version.
@@ -37,12 +69,10 @@ class CarriedOver(Calibrator):
     -----
     `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
     version's own outcomes support another score. So its promises about raw forecasts hold for the mapped one. The slope
-    is above 0, which keeps the order of forecasts. 0 and 1 do not change.
+    is above 0, which keeps the order of forecasts.
 
     The line is fitted again each time the number of forecasts doubles, until `OWN` outcomes of the version were learnt:
     from then on, what was learnt belongs to that line.
-
-    Ticket: that of ``inner``. Bytes: slope, offset (f64 each), seen (u64), those of ``inner``. Little-endian.
 
     Examples
     --------
@@ -58,15 +88,10 @@ class CarriedOver(Calibrator):
     name: ClassVar[str] = "carried"
 
     def __init__(self, inner: Calibrator) -> None:
-        self.inner = inner
-        self.order_free, self.grouped, self.draws = inner.order_free, inner.grouped, inner.draws
-        self.passes, self.serves_raw, self.keeps_features = inner.passes, inner.serves_raw, inner.keeps_features
-        self.learnt = inner.learnt
-        #: The line: ``inner`` gets the forecast ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At
-        #: first 1 and 0, which changes nothing.
-        self.slope, self.offset = 1.0, 0.0
-        #: Forecasts of the version when the line was fitted; 0 before.
-        self.seen = 0
+        #: The line that is carried over.
+        self.line = CarriedMap()
+        super().__init__(self.line, inner)
+        self.serves_raw, self.learnt = inner.serves_raw, inner.learnt
 
     def due(self, forecasts: int) -> bool:
         """Return whether to fit the line at this number of forecasts: `FEW`, twice as many, and so on."""
@@ -82,68 +107,21 @@ class CarriedOver(Calibrator):
 
         return answer
 
+    def breaks(self) -> Sequence[float]:
+        """Return the breaks of the calibrator, as raw forecasts."""
+        found, line = self.back.breaks(), self.line
+        if not line.seen:
+            return found
+        back = [((math.log(p) - math.log1p(-p)) - line.offset) / line.slope for p in found]
+        return [1.0 / (1.0 + math.exp(-v)) for v in back if -_FAR < v < _FAR]
+
     def take_over(self, payload: bytes) -> None:
         """Load the state of a calibrator of the same kind and options that served all versions."""
-        self.inner.decode(payload)
-        self.learnt = self.inner.learnt
+        self.back.decode(payload)
+        self.learnt = self.back.learnt
 
     def carry(self, slope: float, offset: float, seen: int) -> None:
         """Set the line; ValueError unless the slope is above 0 and both numbers are finite."""
         if not (0.0 < slope < math.inf and math.isfinite(offset)):
             raise ValueError(f"a line that is carried over increases, got {slope!r} z + {offset!r}")
-        self.slope, self.offset, self.seen = slope, offset, seen
-
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        require_probability(p)
-        if self.seen and 0.0 < p < 1.0:
-            v = self.slope * (math.log(p) - math.log1p(-p)) + self.offset
-            p = 1.0 / (1.0 + math.exp(-min(max(v, -_FAR), _FAR)))
-        answer: Prediction = self.inner.predict(p, x, key, groups)
-        return answer
-
-    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        self.inner.update(ticket, y, at)
-        self.learnt = self.inner.learnt
-
-    def revise(self, ticket: bytes, was: float, y: float) -> None:
-        self.inner.revise(ticket, was, y)
-
-    def unserved(self, ticket: bytes) -> bytes:
-        return self.inner.unserved(ticket)
-
-    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        return self.inner.regrouped(ticket, slots)
-
-    def features_in(self, ticket: bytes) -> Sequence[float]:
-        return self.inner.features_in(ticket)
-
-    def breaks(self) -> Sequence[float]:
-        found = self.inner.breaks()
-        if not self.seen:
-            return found
-        back = [((math.log(p) - math.log1p(-p)) - self.offset) / self.slope for p in found]
-        return [1.0 / (1.0 + math.exp(-v)) for v in back if -_FAR < v < _FAR]
-
-    def encode(self) -> bytes:
-        return _HEAD.pack(self.slope, self.offset, self.seen) + self.inner.encode()
-
-    def largest(self, slots: int = MOST_SLOTS) -> int:
-        return _HEAD.size + self.inner.largest(slots)
-
-    def decode(self, payload: bytes) -> None:
-        require_head(payload, _HEAD.size)
-        self.slope, self.offset, self.seen = _HEAD.unpack_from(payload)
-        self.inner.decode(payload[_HEAD.size :])
-        self.learnt = self.inner.learnt
-
-    def error(self) -> float | None:
-        return self.inner.error()
-
-    def bound(self, outstanding: int = 0) -> float | None:
-        return self.inner.bound(outstanding)
-
-    def error_by_chance(self) -> float | None:
-        return self.inner.error_by_chance()
-
-    def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
-        return self.inner.biases(features)
+        self.line.slope, self.line.offset, self.line.seen = slope, offset, seen

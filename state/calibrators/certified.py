@@ -32,13 +32,12 @@ _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1
 #: For each cell: the largest score that may count in it, and the largest distance of such a score from 1.
 _ABOVE: Final = (*_ENDS[1:], 1.0)
 _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
-_TICKET: Final = Struct("<BBdIII")
+_TICKET: Final = Struct("<BBdQQQ")
 _HEAD: Final = Struct("<BQQQQQH")
 _RUN: Final = Struct("<dqId")
 _BROUGHT: Final = Struct("<Bd")
 #: Version of the layout, the first byte of the state.
-_FORMAT: Final = 3
-_WORD: Final = 0xFFFFFFFF
+_FORMAT: Final = 4
 #: Least chance of a label in the surprise of a run.
 _LEAST: Final = 1e-12
 
@@ -113,12 +112,12 @@ class Certified(Calibrator):
     *Not served.* The theorem is of what was served: T are the outcomes of these answers. The outcome of an answer that
     was not served (`unserved`) is counted as learnt, and nowhere else.
 
-    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each); empty if the
+    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u64 each); empty if the
     answer was not served. Bytes: `_FORMAT` (u8), outcomes, revisions, outcomes that were ones at first, Σ of the
     outcomes that came while one was awaited, of zeros and of ones (u64 each), the number of cells that were touched
-    (u16), of each its number (u8), events, zeros, ones, D, D' (u32 each), W, Σp, Σp², V, B (f64 each); the label of the
+    (u16), of each its number (u8), events, zeros, ones, D, D' (u64 each), W, Σp, Σp², V, B (f64 each); the label of the
     last run (f64; -1: none), its span (i64), labels (u32) and surprise (f64); of each cell to which it brought what
-    counts as one fact, its number (u8) and |Σ (p - y)| (f64). Little-endian; at most 4.7 kB.
+    counts as one fact, its number (u8) and |Σ (p - y)| (f64). Little-endian; at most 6 kB.
 
     References
     ----------
@@ -192,7 +191,7 @@ class Certified(Calibrator):
             z = i if one <= other else i + 1
         if near.off < -NEAR * near.margin:
             o = i if one >= other else i + 1
-        return new(Answer, (p, p, _TICKET.pack(z, o, p, cells[z].zeros, cells[o].ones, self.learnt & _WORD)))
+        return new(Answer, (p, p, _TICKET.pack(z, o, p, cells[z].zeros, cells[o].ones, self.learnt)))
 
     def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: no cell counts its outcome."""
@@ -218,7 +217,7 @@ class Certified(Calibrator):
             self.learnt += 1
             return
         z, o, p, zeros, ones, learnt = _TICKET.unpack(ticket)
-        waited: int = (self.learnt - learnt) & _WORD
+        waited: int = self.learnt - learnt
         self.learnt += 1
         self._counted += 1
         c: int = o if y > 0.5 else z

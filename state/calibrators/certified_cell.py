@@ -7,7 +7,7 @@ from typing import Any, Final
 #: How far any cell may be off, in events.
 ONE: Final = 1.0
 #: A cell as it is stored: its number, then its numbers.
-ROW: Final = Struct("<BIIIIIddddd")
+ROW: Final = Struct("<B5Q5d")
 
 
 class Cell:

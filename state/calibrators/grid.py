@@ -7,7 +7,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Self
 
-#: How points may be spaced.
+#: How points may be spaced: in log-odds below `KNEE` and above 1 - `KNEE`, and evenly between, without a step; in
+#: log-odds from `TAIL` to 1 - `TAIL`; evenly.
 SPACINGS: Final = ("hybrid", "logit", "uniform")
 #: Least and greatest interior point of a grid spaced in log-odds: one event in 10,000.
 TAIL: Final = 1e-4
@@ -27,12 +28,12 @@ class Grid:
 
     Examples
     --------
-    >>> grid = Grid.uniform(4)
+    >>> grid = Grid.of(4, "uniform")
     >>> grid.points
     (0.0, 0.25, 0.5, 0.75, 1.0)
     >>> grid.nearest(0.3)
     1
-    >>> [round(point, 4) for point in Grid.logit(6).points]
+    >>> [round(point, 4) for point in Grid.of(6, "logit").points]
     [0.0, 0.0001, 0.0099, 0.5, 0.9901, 0.9999, 1.0]
     """
 
@@ -55,33 +56,18 @@ class Grid:
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, n: int, spacing: str, points: tuple[float, ...] = ()) -> Self:
-        """Return the grid through the given points if there are any, else one of n gaps in one of the `SPACINGS`."""
+    def of(cls, n: int, spacing: str, points: Sequence[float] = ()) -> Self:
+        """Return the grid of 0, exactly these points, and 1, or of n gaps, at least one, in one of the `SPACINGS`.
+
+        ``points``: they must increase strictly between 0 and 1; none: n and ``spacing`` count.
+        """
         if points:
-            return cls.given(points)
-        return {"hybrid": cls.hybrid, "logit": cls.logit, "uniform": cls.uniform}[spacing](n)
-
-    @classmethod
-    def uniform(cls, n: int) -> Self:
-        """Return the grid of the points i/n for i = 0..n; n at least 1."""
-        return cls(tuple(range(n + 1)), n)
-
-    @classmethod
-    def logit(cls, n: int) -> Self:
-        """Return 0, n - 1 points evenly spaced in log-odds from `TAIL` to 1 - `TAIL`, and 1; n at least 1."""
-        return cls._tailed(n, 0.5)
-
-    @classmethod
-    def hybrid(cls, n: int) -> Self:
-        """Return a grid spaced in log-odds below `KNEE` and above 1 - `KNEE`, and evenly between, without a step."""
-        return cls._tailed(n, KNEE)
-
-    @classmethod
-    def given(cls, points: Sequence[float]) -> Self:
-        """Return the grid of 0, exactly these floats, and 1; they must increase strictly between 0 and 1."""
-        ratios = [float(point).as_integer_ratio() for point in points]
-        denominator = max(power for _, power in ratios)  # a float's denominator is a power of two
-        return cls((0, *(k * (denominator // power) for k, power in ratios), denominator), denominator)
+            ratios = [float(point).as_integer_ratio() for point in points]
+            denominator = max(power for _, power in ratios)  # a float's denominator is a power of two
+            return cls((0, *(k * (denominator // power) for k, power in ratios), denominator), denominator)
+        if spacing == "uniform":
+            return cls(tuple(range(n + 1)), n)
+        return cls._tailed(n, KNEE if spacing == "hybrid" else 0.5)
 
     @classmethod
     def _tailed(cls, n: int, knee: float) -> Self:

@@ -16,12 +16,12 @@ from state.quick import new
 #: Standard deviations of chance in the margin of a segment's point; the same as in a bucket's. With an adversary in one
 #: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5, .030 with 0.
 PATIENCE: Final = 0.5
-#: Most segments that are counted, the first that have an outcome. 64 take 78 kB if all points of a grid of 100 were
+#: Most segments that are counted, the first that have an outcome. 64 take 129 kB if all points of a grid of 100 were
 #: served.
 MOST: Final = 64
 
 _COUNT: Final = Struct("<I")
-_ROW: Final = Struct("<HHII")
+_ROW: Final = Struct("<HHQQ")
 _SLOT: Final = Struct("<H")
 #: Bytes of bucket and point, at the start of a ticket.
 _PLAYED: Final = 4
@@ -72,7 +72,7 @@ class GroupRegret(RegretMatching):
     their bucket and in their counted segments.
 
     Ticket: that of `RegretMatching`, then the slots (u16 each). Bytes: those of `RegretMatching`; if there are
-    segments, the number of their cells (u32), then of each in ascending order slot, point (u16 each), n, s (u32 each).
+    segments, the number of their cells (u32), then of each in ascending order slot, point (u16 each), n, s (u64 each).
 
     References
     ----------

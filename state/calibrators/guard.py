@@ -52,20 +52,22 @@ class Guard:
         "_at",
         "_batches",
         "_between",
-        "_extra",
         "_gain",
         "_labels",
         "_odds",
         "_own",
-        "_square",
         "_sum",
         "_within",
+        "excess",
+        "squares",
         "weight",
     )
 
     def __init__(self, weight: float = WEIGHT) -> None:
         self._odds = math.log(weight) - math.log1p(-weight)
-        self._gain, self._square, self._extra = 0.0, 0.0, 0.0
+        self._gain = 0.0
+        #: Σ δ² and B, whose sum is V.
+        self.squares, self.excess = 0.0, 0.0
         self._at, self._labels = 0, 0
         #: Σ δ and Σ δ² of the last record time.
         self._sum, self._own = 0.0, 0.0
@@ -76,23 +78,13 @@ class Guard:
         #: w, in (0, 1).
         self.weight = 1.0 / (1.0 + math.exp(-self._odds))  # the same as in `decode`, to the last bit
 
-    @property
-    def squares(self) -> float:
-        """Σ δ², which is V without B."""
-        return self._square
-
-    @property
-    def between(self) -> float:
-        """B, the excess variance between batches."""
-        return self._extra
-
     def weigh(self, delta: float, more: float, at: int) -> None:
         """Count an outcome.
 
         ``delta, more``: δ, and the growth of Σ δ².
         ``at``: record time of the label, ms; 0: no batch.
         """
-        self._square += more
+        self.squares += more
         if at == 0 or at != self._at:
             if self._labels >= BATCH:
                 self._batches += 1
@@ -110,7 +102,7 @@ class Guard:
 
     def correct(self, delta: float, more: float) -> None:
         """Apply a revised label: changes of Σ δ and of Σ δ², which may be negative."""
-        self._square = max(self._square + more, 0.0)
+        self.squares = max(self.squares + more, 0.0)
         self._move(delta)
 
     def _spread(self) -> None:
@@ -118,7 +110,7 @@ class Guard:
         one, two = self._between[0] + self._sum, self._between[1] + self._sum * self._sum
         if self._batches:
             two -= one * one / (self._batches + 1)
-        self._extra = max(self._extra, two - self._within - self._own)
+        self.excess = max(self.excess, two - self._within - self._own)
 
     def _move(self, delta: float) -> None:
         rate = self._rate()
@@ -126,16 +118,16 @@ class Guard:
         self.weight = 1.0 / (1.0 + math.exp(rate * gain - self._odds))
 
     def _rate(self) -> float:
-        total = self._square + self._extra
+        total = self.squares + self.excess
         return min(1.0, WILL / math.sqrt(total)) if total > 0.0 else 1.0
 
     def encode(self) -> bytes:
         batches = (self._batches, *self._between, self._within)
         now = (self._at, self._labels, self._sum, self._own)
-        return _STATE.pack(self._gain, self._square, self._extra, *now, *batches)
+        return _STATE.pack(self._gain, self.squares, self.excess, *now, *batches)
 
     def decode(self, payload: bytes, at: int = 0) -> None:
-        self._gain, self._square, self._extra, *others = _STATE.unpack_from(payload, at)
+        self._gain, self.squares, self.excess, *others = _STATE.unpack_from(payload, at)
         self._at, self._labels, self._sum, self._own, self._batches, one, two, self._within = others
         self._between = [one, two]
         self.weight = 1.0 / (1.0 + math.exp(self._rate() * self._gain - self._odds))

@@ -57,8 +57,8 @@ def text(default: str, meaning: str) -> Option:
     return Option(default, "a text", meaning, takes)
 
 
-def increasing(low: float, high: float, most: int, meaning: str, least: int = 0) -> Option:
-    """Return an option that takes numbers that increase strictly, all between ``low`` and ``high``.
+def increasing(most: int, meaning: str, least: int = 0) -> Option:
+    """Return an option that takes numbers that increase strictly, all between 0 and 1.
 
     The default is an empty list; otherwise there are from ``least`` to ``most`` numbers.
     """
@@ -68,7 +68,7 @@ def increasing(low: float, high: float, most: int, meaning: str, least: int = 0)
             return False
         if 0 < len(value) < least or not all(type(one) in {int, float} for one in value):
             return False
-        return all(left < right for left, right in pairwise((low, *value, high)))
+        return all(left < right for left, right in pairwise((0.0, *value, 1.0)))
 
     count = f"{least} to" if least else "at most"
-    return Option((), f"{count} {most} increasing numbers between {low:g} and {high:g}", meaning, takes)
+    return Option((), f"{count} {most} increasing numbers between 0 and 1", meaning, takes)

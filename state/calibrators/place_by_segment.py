@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final
 
 from state.calibrators.base import require_head
+from state.calibrators.by_segment import MOST, touched
 from state.calibrators.location_scale import (
     EVIDENCE,
     FAR,
@@ -39,8 +40,8 @@ WIDE: Final = 2.0
 USUAL: Final = 0.2
 #: Least mean distance that is divided by.
 NEAREST: Final = 1e-6
-#: Most slots with a row: four names of 64 values.
-MOST: Final = 256
+#: The row of a new slot.
+_FRESH = (0.0, IN_SHIFT, 0.0, IN_SCALE)
 
 _ISSUED: Final = Struct("<8d")
 _SLOT: Final = Struct("<H")
@@ -172,7 +173,7 @@ class PlaceBySegment:
                 (mixed, *starmap(Place, zip(issued[2::2], issued[3::2], strict=True))), quantiles, score
             )
         self._learnt += 1
-        self._learn(self._touched(ticket), score - mixed.shift)
+        self._learn(touched(self._rows, ticket, _ISSUED.size, _FRESH), score - mixed.shift)
         if self._learnt >= FEWEST:
             variance = self._mixture.variance
             self._mixture.mix(min(STEEP, 2.0 / math.sqrt(variance) if variance else STEEP) / math.sqrt(noise))
@@ -226,17 +227,6 @@ class PlaceBySegment:
         scores = Struct(f"<{4 * held}d").unpack_from(payload, end)
         one, other, third, last = [LastNumbers(scores[k * held : (k + 1) * held]) for k in range(4)]
         self._left = one, other, third, last
-
-    def _touched(self, ticket: bytes) -> list[list[float]]:
-        rows: list[list[float]] = []
-        for (slot,) in _SLOT.iter_unpack(ticket[_ISSUED.size :]):
-            row = self._rows.get(slot)
-            if row is None:
-                if len(self._rows) >= MOST:
-                    continue
-                row = self._rows[slot] = [0.0, IN_SHIFT, 0.0, IN_SCALE]
-            rows.append(row)
-        return rows
 
 
 def _sums(rows: Sequence[list[float]]) -> tuple[float, float]:

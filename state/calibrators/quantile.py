@@ -120,9 +120,7 @@ class Quantile(Recalibrator):
     keyed: ClassVar[bool] = True
     grouped: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "levels": increasing(
-            0.0, 1.0, MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2
-        ),
+        "levels": increasing(MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2),
         "link": choice("logit", ("identity", "logit"), "scale of the steps"),
         "rate": number(RATE, 1e-6, 1.0, "η, the largest step; smaller steps are taken where outcomes come late"),
         "low": number(-LARGEST, -LARGEST, LARGEST, "least value that can occur; the default declares none"),

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from state.counts import EMPTY, Counts, decode_cells, encode_cells, packed, raised, together
 from state.quick import search
+from state.scoring.equal import Encoded
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -30,7 +31,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
 
-class Ages:
+class Ages(Encoded):
     """Counts of outcomes by age and label, and of forecasts that expired without an outcome.
 
     Notes
@@ -43,8 +44,8 @@ class Ages:
     Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), the label that came last, labels
     that followed another of their record time, how many of them differed from it, how many of them were ones, and
     labels since these three were halved, at most `FADE` (u32 each). Then for each label that has come, in ascending
-    order: the label, the bytes of a count (1, 2, 4 or 8), the first cell with a count, the number of cells from there
-    to the last one (u8 each), their counts. With two labels usually about 130 bytes; at most 6.2 kB.
+    order: the label (u8), its counts as `state.counts.encode_cells` has them. With two labels usually about 130 bytes;
+    at most 6.3 kB.
     """
 
     __slots__ = ("_at", "_counts", "_differed", "_followed", "_last", "_ones", "_seen", "expired")
@@ -94,11 +95,6 @@ class Ages:
         total._ones = self._ones + other._ones
         total._counts = together(self._counts, other._counts)
         return total
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ages) and (self.expired, list(self._counts)) == (other.expired, list(other._counts))
-
-    __hash__ = None  # type: ignore[assignment]  # counts change
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
@@ -223,18 +219,6 @@ def words(ms: float) -> str:
         if ms > 2 * size:
             return f"{math.ceil(ms / size)}{unit}"
     return f"{max(math.ceil(ms / MINUTE_MS), 1)}m"
-
-
-def mean(ms: float) -> str:
-    """Return a mean duration with one decimal.
-
-    Examples
-    --------
-    >>> mean(4.18 * DAY_MS), mean(2 * DAY_MS), mean(90_000), mean(0)
-    ('4.2d', '48.0h', '1.5m', '0.0m')
-    """
-    unit, size = next((each for each in _UNITS if ms > 2 * each[1]), _UNITS[-1])
-    return f"{ms / size:.1f}{unit}"
 
 
 def exact(ms: int) -> str:

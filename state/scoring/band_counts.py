@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from state.counts import decode_cells, encode_cells
+from state.scoring.equal import Encoded
 
 #: Days that are kept, the present one included; earlier days that a comparison needs; and forecasts, or labels, that a
 #: day needs.
@@ -32,7 +33,7 @@ _HEAD: Final = Struct("<BB")
 _DAY: Final = Struct("<I")
 
 
-class BandCounts:
+class BandCounts(Encoded):
     """Counts by band, of the raw and of the served forecasts; in all, and by day of stream time.
 
     Notes
@@ -138,11 +139,6 @@ class BandCounts:
         for day in sorted(self._days.keys() | other._days.keys()):
             made._begin(day)[:] = list(map(add, self._on(day), other._on(day)))
         return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BandCounts) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # counts change
 
     def moved(self, kind: int, band: int) -> float:
         """Return the factor by which a band's share changed on the last whole day without evidence; 1.0 if it did not.

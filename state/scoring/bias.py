@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
+from state.scoring.equal import Encoded
 from state.scoring.scores import Kind, grain
 
 _COUNT: Final = Struct("<H")
@@ -13,7 +14,7 @@ _SUMS: Final = 4
 _NONE: Final[list[list[float]]] = []
 
 
-class Bias:
+class Bias(Encoded):
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
     A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
@@ -67,11 +68,6 @@ class Bias:
         negative._n = -other._n
         negative._sums = [[-each for each in sums] for sums in other._sums]
         return self + negative
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bias) and (self._n, self._sums) == (other._n, other._sums)
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

@@ -5,6 +5,7 @@ from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
 from state.scoring import losses
+from state.scoring.equal import Encoded
 from state.scoring.scores import Kind, Scores, grain
 
 #: Losses whose difference has a standard error.
@@ -36,7 +37,7 @@ def paired(n: float, total: float, squares: float) -> Difference:
     return Difference(total / n, math.sqrt(spread / (n * (n - 1))))
 
 
-class Comparison:
+class Comparison(Encoded):
     """Scores of a challenger and of the champion that served, over the events that both answered.
 
     Notes
@@ -89,15 +90,6 @@ class Comparison:
         left._brier = self._brier - other._brier
         left._log = self._log - other._log
         return left
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Comparison) and (self.scores, self._brier, self._log) == (
-            other.scores,
-            other._brier,
-            other._log,
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     @property
     def n(self) -> int:

@@ -4,6 +4,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state.scoring.ages import DAY_MS, HOUR_MS
+from state.scoring.equal import Encoded
 from state.scoring.scores import grain
 
 #: Hours and days that are kept, the present ones included.
@@ -69,7 +70,7 @@ class _Period:
 _NEVER: Final = _Period(-1)
 
 
-class Course:
+class Course(Encoded):
     """Sums of the last hours and days of a stream on one partition.
 
     Notes
@@ -146,11 +147,6 @@ class Course:
             for each in sorted(parts, key=lambda each: each.at):
                 _begin(into, each.at, most).add(each)
         return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Course) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

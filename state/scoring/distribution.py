@@ -10,6 +10,7 @@ from typing import Final, Self
 from state.counts import Counts, decode_cells, encode_cells, raised, together
 from state.quick import search
 from state.scoring.ages import DAY_MS
+from state.scoring.equal import Encoded
 
 #: Inner edges of the cells: the smallest positive float, log-odds from -14 to 14 in steps of one half, and 1. So
 #: forecasts of exactly 0 and exactly 1 have cells of their own.
@@ -48,7 +49,7 @@ _NONE: Final[Counts] = bytearray(CELLS)
 _NO_DAYS: Final = [_NONE] * RECENT
 
 
-class Distribution:
+class Distribution(Encoded):
     """Counts of raw forecasts by cell of log-odds: recent ones by day, and a fading sum of those before.
 
     Notes
@@ -63,8 +64,7 @@ class Distribution:
 
     Bytes, little-endian: the present day since 1970 (u64), days in the past (u32), the last days at whose end the
     forecasts were broken (u16); then the counts of the present day, of the past, and of the recent days, the oldest
-    first: of each the bytes of a count (1, 2, 4 or 8), the first cell with a count and the number of cells from there
-    to the last one (u8 each), their counts. Usually about 350 bytes, at most 5 kB.
+    first, as `state.counts.encode_cells` has them. Usually about 350 bytes, at most 5 kB.
     """
 
     __slots__ = ("_broken", "_day", "_days", "_filled", "_kept", "_past", "_present")
@@ -126,11 +126,6 @@ class Distribution:
         made._days = [together(*each) for each in zip(made._days, beside._days, strict=True)]
         made._kept = b""
         return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Distribution) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # counts change
 
     @property
     def recent(self) -> list[int]:

@@ -1,15 +1,15 @@
 """How well forecasts rank events: AUC, KS, recall and precision, from additive counts by fine cell and outcome."""
 
 import math
-from array import array
 from collections.abc import Sequence
 from functools import reduce
-from operator import add, sub
-from struct import Struct
-from typing import Final, NamedTuple, Self, TypeAlias
+from operator import add
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
+from state import counts
+from state.counts import Counts, decode_cells, encode_cells, packed
 from state.scoring.cells import EDGES, FINE
 
 #: Volumes for recall and precision: shares of events that somebody has time to look at.
@@ -21,15 +21,8 @@ MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
-#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1. Each takes 1, 4 or 8 bytes,
-#: the fewest that hold the largest count: see `raised`.
-Counts: TypeAlias = "bytearray | array[int]"
-Maybe: TypeAlias = "Counts | None"
-_BYTES: Final = 8  # most of a count
-_HEAD: Final = 2  # bytes before a plane
-_NONE: Final = bytes(_HEAD)  # a plane of zeros
-_COUNT: Final = Struct("<B")
-_PLANE: Final = Struct("<BB")
+#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1; None without events.
+Maybe = Counts | None
 
 
 class Estimate(NamedTuple):
@@ -167,28 +160,10 @@ def nothing() -> Counts:
     return bytearray(2 * FINE)
 
 
-def raised(counts: Counts, cell: int, by: int) -> Counts:
-    """Add 1 or -1 to a count; return the counts: wider ones if the sum does not fit any more."""
-    try:
-        counts[cell] += by
-    except (OverflowError, ValueError):
-        wider = list(counts)
-        wider[cell] += by
-        return _packed(wider)
-    return counts
-
-
-def _packed(counts: list[int]) -> Counts:
-    most = max(counts)
-    if most <= 0xFF:
-        return bytearray(counts)
-    return array("I" if most <= 0xFFFF_FFFF else "Q", counts)
-
-
-def ranking(counts: Sequence[Maybe]) -> Ranking:
+def ranking(found: Sequence[Maybe]) -> Ranking:
     """Return the ranking of several sets of events."""
-    found = [Ranking(each[:FINE], each[FINE:]) for each in counts if each is not None]
-    return reduce(Ranking.__add__, found) if found else Ranking([0] * FINE, [0] * FINE)
+    all_ = [Ranking(each[:FINE], each[FINE:]) for each in found if each is not None]
+    return reduce(Ranking.__add__, all_) if all_ else Ranking([0] * FINE, [0] * FINE)
 
 
 def together(a: Maybe, b: Maybe) -> Maybe:
@@ -196,40 +171,19 @@ def together(a: Maybe, b: Maybe) -> Maybe:
     if a is None or b is None:
         one = b if a is None else a
         return None if one is None else one[:]
-    return _packed(list(map(add, a, b)))
+    return counts.together(a, b)
 
 
 def without(a: Maybe, b: Maybe) -> Maybe:
     """Return the counts of the events of ``a`` without those of ``b``, which must be a subset."""
     if a is None or b is None:
         return None if a is None else a[:]
-    return _packed(list(map(sub, a, b)))
+    return counts.without(a, b)
 
 
-def encode(counts: Counts, most: int) -> bytes:
-    """Return counts as bytes: few bytes for few cells or small counts.
-
-    For the outcomes 0, then 1: how many of the eight bytes of a u64 follow (u8). Then for each of these bytes, from the
-    lowest: the first cell where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte of
-    each cell. So a count below 256 is one byte.
-
-    ``most``: an upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
-    """
-    flat, width = (bytes(counts), 1) if isinstance(counts, bytearray) else (counts.tobytes(), counts.itemsize)
-    bound, encoded = min((most.bit_length() + 7) // 8, width), b""
-    for start in (0, FINE * width):
-        planes = [_laid(flat[start + k : start + FINE * width : width]) for k in range(bound)]
-        while planes and planes[-1] == _NONE:
-            planes.pop()
-        encoded += _COUNT.pack(len(planes)) + b"".join(planes)
-    return encoded
-
-
-def _laid(plane: bytes) -> bytes:
-    """Return one byte of each cell, without the zeros before the first and behind the last that is not 0."""
-    cut = plane.rstrip(b"\0")
-    kept = cut.lstrip(b"\0")
-    return _PLANE.pack(len(cut) - len(kept), len(kept)) + kept
+def encode(found: Counts) -> bytes:
+    """Return counts as bytes: those of outcome 0, then of outcome 1, as `counts.encode_cells` has them."""
+    return encode_cells(found[:FINE]) + encode_cells(found[FINE:])
 
 
 def decode(payload: bytes, at: int) -> tuple[Counts, int]:
@@ -237,21 +191,6 @@ def decode(payload: bytes, at: int) -> tuple[Counts, int]:
 
     Raises ValueError if they are cut, or name cells that do not exist.
     """
-    planes: list[tuple[int, int, bytes]] = []
-    most = 0
-    for half in (0, FINE):
-        width = payload[at] if at < len(payload) else _BYTES + 1
-        at += 1
-        for k in range(width):
-            first, n = payload[at : at + _HEAD] if at + _HEAD <= len(payload) else (0, FINE + 1)
-            at += _HEAD
-            if width > _BYTES or first + n > FINE or at + n > len(payload):
-                raise ValueError(f"scores of {len(payload)} bytes have counts of cells there are not, at {at}")
-            planes.append((half + first, k, payload[at : at + n]))
-            at += n
-        most = max(most, width)
-    width = 1 if most <= 1 else 4 if most <= 4 else _BYTES
-    flat = bytearray(2 * FINE * width)
-    for cell, k, plane in planes:
-        flat[cell * width + k : (cell + len(plane)) * width : width] = plane
-    return (flat if width == 1 else array("I" if width == 4 else "Q", bytes(flat))), at
+    zeros, at = decode_cells(payload, at, FINE, "scores")
+    ones, at = decode_cells(payload, at, FINE, "scores")
+    return packed([*zeros, *ones]), at

@@ -80,7 +80,7 @@ class Recent:
     number. This assumes that the speed of partitions does not depend on outcomes.
 
     **Revisions.** A ledger row has the stream's window in which its event counted. The event is in the segment's last
-    window that does not begin later. So after `revise`, sums are exactly those of the corrected labels.
+    window that does not begin later. So after `change`, sums are exactly those of the corrected labels.
 
     Bytes, little-endian: how many windows follow (u8), the last window of the stream that had an event (u32); then of
     each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
@@ -137,18 +137,12 @@ class Recent:
             self._start = window
         self.last = window
 
-    def revise(self, was: float, y: float, window: int) -> None:
-        """Give an event of one probability, observed in a window of the stream, another label."""
+    def change(self, by: Sequence[float], window: int) -> None:
+        """Change the leading sums of events that were added in a window of the stream; nothing if it is too old."""
         sums = self._of(window)
         if sums is not None:
-            sums[1] += y - was
-
-    def replace(self, was: Sequence[float], now: Sequence[float], window: int) -> None:
-        """Replace sums that were added in a window of the stream; nothing if it is too old."""
-        sums = self._of(window)
-        if sums is not None:
-            for i, (before, after) in enumerate(zip(was, now, strict=True)):
-                sums[i] += after - before
+            for i, each in enumerate(by):
+                sums[i] += each
 
     def _of(self, window: int) -> list[float] | None:
         """Return the sums of the segment's window with the events of a stream's window; None if it is too old."""

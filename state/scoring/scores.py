@@ -7,10 +7,12 @@ from operator import add, sub
 from struct import Struct
 from typing import Final, Literal, Self
 
+from state.counts import raised
 from state.quick import search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
+from state.scoring.equal import Encoded
 from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
 
@@ -60,7 +62,7 @@ _UNUSED: Final[_Cells] = [None] * _CELLS
 _NONE: Final = _Cell()
 
 
-class Scores:
+class Scores(Encoded):
     """Additive scores over resolved events.
 
     Notes
@@ -121,7 +123,7 @@ class Scores:
         if ranks is None:
             ranks = ranking.nothing()
             self._books[book] = _UNUSED.copy()
-        self._ranks[book] = ranking.raised(ranks, fine if y < 0.5 else FINE + fine, sign)
+        self._ranks[book] = raised(ranks, fine if y < 0.5 else FINE + fine, sign)
         cells, at = self._books[book], WITHIN[fine]
         cell = cells[at]
         if cell is None:
@@ -168,14 +170,9 @@ class Scores:
         window._tidy()
         return window
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scores) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
-
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        mask, n = 0, self.n
+        mask = 0
         values: list[float] = []
         logs: list[float] = []
         counts: list[bytes] = []
@@ -190,7 +187,7 @@ class Scores:
                     values += (cell.n, cell.p, cell.y, cell.pp, cell.py)
             mask |= bits << book * _CELLS
             logs.append(self._logs[book])
-            counts.append(ranking.encode(ranks, n))
+            counts.append(ranking.encode(ranks))
         values.append(self._y2)
         values += logs
         return mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values) + b"".join(counts)

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import Bin
+from state.scoring.equal import Encoded
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
 from state.scoring.warm_up import SegmentWarmUp
@@ -28,7 +29,7 @@ _BAND: Final = Struct("<QQdd")
 _LAST: Final = Struct("<2d")
 
 
-class SegmentScores:
+class SegmentScores(Encoded):
     """Additive scores over the events of one segment.
 
     Notes
@@ -119,11 +120,6 @@ class SegmentScores:
         total.recent = self.recent + other.recent
         total.warm_up = self.warm_up.joined(other.warm_up)
         return total
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SegmentScores) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
@@ -233,17 +229,6 @@ class SegmentScores:
         low, high = wilson(self.observed, n)
         return Interval(mean - self.observed, mean - high, mean - low)
 
-    @property
-    def coverage(self) -> float:
-        """The share with an outcome, of the forecasts that have one or have expired; NaN before the first."""
-        due = self.known + self.expired
-        return self.known / due if due else math.nan
-
-    @property
-    def mean_age_ms(self) -> float:
-        """The mean age of a forecast when its outcome came, ms; NaN before the first."""
-        return self.age_ms / self.known if self.known else math.nan
-
     def _mean(self, total: float) -> float:
         n = self.n
         return total / n if n else math.nan
@@ -276,4 +261,4 @@ def revise(segments: Sequence[SegmentScores], raw: float, p: float, was: float, 
     change, near, served = y - was, raw + _GRAIN - _GRAIN, p + _GRAIN - _GRAIN
     for each in segments:
         each.relabel(first, second, change, near, served)
-        each.recent.revise(was, y, window)
+        each.recent.change((0.0, change), window)

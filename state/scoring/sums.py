@@ -9,7 +9,6 @@ class Sums:
     """Sums over events, of raw and of served forecasts.
 
     ``shape``: number of classes, or the levels. Only sums of equal shapes can be added.
-    ``empty``: value of each sum without events.
 
     Notes
     -----
@@ -18,13 +17,13 @@ class Sums:
 
     __slots__ = ("shape", "sums")
 
-    def __init__(self, shape: Any, size: int, empty: float = 0.0) -> None:  # noqa: ANN401 - whatever can be compared
+    def __init__(self, shape: Any, size: int) -> None:  # noqa: ANN401 - whatever can be compared
         self.shape = shape
-        self.sums: list[float] = [empty] * size
+        self.sums = [0.0] * size
 
     def zero(self) -> Self:
         """Return the sums of no events, of the same shape."""
-        return self._with([type(each)() for each in self.sums])
+        return self._with([0.0] * len(self.sums))
 
     def __add__(self, other: Self) -> Self:
         """Return the sums over both sets of events; ValueError if the shapes differ."""

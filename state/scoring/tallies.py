@@ -7,6 +7,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import Final, Self, cast
 
+from state import counts
 from state.forecasts import Classwise
 from state.scoring.alarm import log_level_bet, log_sum, log_wealth
 from state.scoring.cells import BINS, Bin
@@ -15,11 +16,9 @@ from state.scoring.sums import Sums
 from state.scoring.windows import KINDS, Alarmed
 
 _ROOT: Final = math.sqrt(2.0 / math.pi)
-_COUNT: Final = Struct("<I")
-_BIN: Final = Struct("<IIdd")
+_MASK: Final = Struct("<I")
+_BIN: Final = Struct("<QQdd")
 _SUMS: Final = 4  # sums of a bin: n, hits, Σp, Σp²
-#: Counts up to here are two bytes each, larger ones four.
-_SMALL: Final = 0xFFFF
 
 
 class LevelTally(Sums):
@@ -33,14 +32,14 @@ class LevelTally(Sums):
     counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events are taken
     out again.
 
-    Bytes, little-endian: n (u32), then for raw and for calibrated the events with 0..m quantiles at or below the
-    outcome, and those with 0..m quantiles below it (u16 if n < 65,536, else u32): ``4 + 8 (m + 1)`` bytes.
+    Bytes, as `state.counts.encode` has them: n, then for raw and for calibrated the events with 0..m quantiles at or
+    below the outcome, and those with 0..m quantiles below it.
     """
 
     __slots__ = ()
 
     def __init__(self, levels: Sequence[float]) -> None:
-        super().__init__(tuple(levels), 1 + 4 * (len(levels) + 1), 0)
+        super().__init__(tuple(levels), 1 + 4 * (len(levels) + 1))
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -58,26 +57,21 @@ class LevelTally(Sums):
         ``raw, served``: their quantiles at the levels; they never decrease.
         ``sign``: 1 adds the event, -1 takes out one that was added.
         """
-        counts, width = self.sums, len(self.shape) + 1
-        counts[0] += sign
-        counts[1 + bisect_right(raw, y)] += sign
-        counts[1 + width + bisect_left(raw, y)] += sign
-        counts[1 + 2 * width + bisect_right(served, y)] += sign
-        counts[1 + 3 * width + bisect_left(served, y)] += sign
+        sums, width = self.sums, len(self.shape) + 1
+        sums[0] += sign
+        sums[1 + bisect_right(raw, y)] += sign
+        sums[1 + width + bisect_left(raw, y)] += sign
+        sums[1 + 2 * width + bisect_right(served, y)] += sign
+        sums[1 + 3 * width + bisect_left(served, y)] += sign
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        return _COUNT.pack(self.n) + self._layout(self.n).pack(*self.sums[1:])
+        return counts.encode(list(map(int, self.sums)))
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
         """Read what a tally of these levels encoded; return it and the offset after it."""
-        (n,) = _COUNT.unpack_from(payload, at)
-        layout = self._layout(n)
-        read = self._with([n, *layout.unpack_from(payload, at + _COUNT.size)])
-        return read, at + _COUNT.size + layout.size
-
-    def _layout(self, n: int) -> Struct:
-        return Struct(f"<{len(self.sums) - 1}{'H' if n <= _SMALL else 'I'}")
+        read, end = counts.decode(payload, at, len(self.sums), "a tally")
+        return self._with(list(map(float, read))), end
 
     def coverage(self, kind: Alarmed) -> list[tuple[float, float]]:
         """Return for each level how many outcomes lay below its quantile, and how many at or below."""
@@ -121,7 +115,7 @@ class TopTally(Sums):
     class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
 
     Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
-    then for each set bit, in ascending order, n and hits (u32 each), Σp and Σp² (f64 each). At most 484 bytes.
+    then for each set bit, in ascending order, n and hits (u64 each), Σp and Σp² (f64 each). At most 644 bytes.
     """
 
     __slots__ = ()
@@ -150,13 +144,13 @@ class TopTally(Sums):
             if n:
                 mask |= 1 << i // _SUMS
                 parts += _BIN.pack(int(n), int(hits), p, pp)
-        return _COUNT.pack(mask) + parts
+        return _MASK.pack(mask) + parts
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
         """Read what `encode` wrote; return it and the offset after it; ValueError if it names bins there are not."""
         read = type(self)()
-        (mask,) = _COUNT.unpack_from(payload, at)
-        at += _COUNT.size
+        (mask,) = _MASK.unpack_from(payload, at)
+        at += _MASK.size
         if mask >> len(KINDS) * BINS:
             raise ValueError(f"a tally of mask {mask:#x} has bins that there are not")
         for i in range(len(KINDS) * BINS):

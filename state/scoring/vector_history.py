@@ -8,6 +8,7 @@ from operator import add
 from struct import Struct
 from typing import Any, Final, Self, cast
 
+from state.counts import Counts, raised
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.scoring import ranking
 from state.scoring.alarm import log_mean_bet, log_sum
@@ -15,7 +16,7 @@ from state.scoring.cells import EDGES, FINE
 from state.scoring.class_scores import ClassScores
 from state.scoring.order import within
 from state.scoring.quantile_scores import QuantileScores
-from state.scoring.ranking import NONE, Counts, Estimate
+from state.scoring.ranking import NONE, Estimate
 from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
@@ -182,7 +183,7 @@ class VectorHistory(Windows[Any]):
         if window == self.windows:
             for n, forecast in enumerate(forecasts):
                 cell = bisect_right(EDGES, max(forecast)) + FINE * (forecast.argmax() == k)
-                self._counts[n] = ranking.raised(self._counts[n], cell, sign)
+                self._counts[n] = raised(self._counts[n], cell, sign)
         if window >= self._start:
             self._apart(forecasts, k, sign)
 
@@ -252,7 +253,7 @@ class VectorHistory(Windows[Any]):
         if self._single:
             numbers = (*self._single, *self._order)
             parts.append(Struct(f"<{len(numbers)}d").pack(*numbers))
-            parts += [ranking.encode(counts, WINDOW) for counts in self._counts]
+            parts += [ranking.encode(counts) for counts in self._counts]
         return b"".join(parts)
 
     @classmethod

@@ -5,7 +5,9 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
+from state.scoring.equal import Encoded
 from state.scoring.segment_scores import BANDS, EDGES
+from state.scoring.wilson import Interval
 from state.scoring.windows import KINDS, Alarmed
 
 #: Largest weight of a forecast. The sum of squares of weight times forecasts that a label stands for is then finite.
@@ -19,14 +21,6 @@ _HEAD: Final = Struct("<5dI")
 _BAND: Final = Struct("<Q3d")
 
 
-class WeightedBias(NamedTuple):
-    """Σ w (p - y) / Σ w, with its 95 % interval as if events were independent; NaN without weight."""
-
-    value: float
-    low: float
-    high: float
-
-
 class WeightedBand(NamedTuple):
     """One band of a forecast: its ends, events, weight, weighted forecast and weighted outcome."""
 
@@ -38,7 +32,7 @@ class WeightedBand(NamedTuple):
     outcome: float
 
 
-class Weighted:
+class Weighted(Encoded):
     """Weighted sums over the events of a stream or segment that have a label, of raw and of served forecasts.
 
     Notes
@@ -98,11 +92,6 @@ class Weighted:
         made._squares = [one + two for one, two in zip(self._squares, other._squares, strict=True)]
         return made
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Weighted) and self.encode() == other.encode()
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
-
     @property
     def n(self) -> int:
         """Events."""
@@ -141,11 +130,11 @@ class Weighted:
         """Return Σ w (p - y): above 0 more was expected than came true."""
         return self.expected(kind) - self.happened
 
-    def bias(self, kind: Alarmed) -> WeightedBias:
-        """Return the weighted mean of forecast minus outcome, with its interval."""
+    def bias(self, kind: Alarmed) -> Interval:
+        """Return Σ w (p - y) / Σ w with its interval, as if events were independent; NaN without weight."""
         value, book = self._share(self.off(kind)), KINDS.index(kind)
         half = _WIDE * self._share(math.sqrt(max(self._squares[1 + book], self._squares[3 + book], 0.0)))
-        return WeightedBias(value, value - half, value + half)
+        return Interval(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:
         """Return the weighted calibration error over the bands, Σ |Σ w (p - y)| / Σ w, in [0, 1]; NaN without."""

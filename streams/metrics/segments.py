@@ -222,6 +222,7 @@ def _off(scores: AnySegmentScores, evidence: float) -> bool:
 
 
 def _described(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict[str, Any]:
+    due = scores.known + scores.expired
     described: dict[str, Any] = {
         "segment": segment.name,
         "value": segment.value,
@@ -229,8 +230,8 @@ def _described(segment: Segment, scores: AnySegmentScores, evidence: float) -> d
         "events": scores.n,
         "alarm_log10": evidence,
         "sounds": _off(scores, evidence),
-        "coverage": or_none(scores.coverage),
-        "mean_age_s": or_none(scores.mean_age_ms / 1000),
+        "coverage": scores.known / due if due else None,
+        "mean_age_s": scores.age_ms / scores.known / 1000 if scores.known else None,
     }
     described |= _of_probability(scores) if isinstance(scores, SegmentScores) else _of_pairs(scores)
     for kind in KINDS:

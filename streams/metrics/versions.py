@@ -23,7 +23,7 @@ Part = tuple[Versions, Mapping[str, Held]]
 def held(served: Served) -> Held:
     """Return the shown figures of a version's calibrator."""
     carried = cast("CarriedOver", served.calibrator)
-    return Held(carried.slope, carried.offset, carried.seen, carried.learnt)
+    return Held(carried.line.slope, carried.line.offset, carried.line.seen, carried.learnt)
 
 
 def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:

@@ -83,3 +83,26 @@ def test_a_partition_is_full_when_its_changes_take_half_of_the_memory() -> None:
     assert full[-1]
     one.freeze()
     assert not one.full
+
+
+def test_rows_of_entities_count_in_the_memory() -> None:
+    rows = dict[bytes, bytes | None]()
+    one = Partition(Policies(default=Policy("histogram")), rows.get, memory=lambda: MEMORY)
+    events = history(Policy(), 1, 4000)
+    tracemalloc.start()
+    try:
+        for n, event in enumerate(events):
+            one.begin()
+            one.apply([event._replace(entity=n // 2 + 1) if isinstance(event, Forecast) else event])
+            if one.full:
+                break
+        held = tracemalloc.get_traced_memory()[0]
+        weight = one.weight
+        one.freeze()
+        gc.collect()
+    finally:
+        tracemalloc.stop()
+    assert n < len(events) - 1, "many entities of one stream fill the memory, too"
+    assert held > MEMORY / 4
+    assert weight > MEMORY / 2
+    assert not one.full

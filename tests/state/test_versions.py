@@ -88,7 +88,7 @@ def test_a_new_version_is_right_before_its_first_outcome() -> None:
     new = scored.versions().of["2"]
     assert (new.after, new.forecasts, new.outcomes) == ("1", 400, 0)
     assert scored.calibrator("2").learnt == 0
-    assert scored.calibrator("2").seen == 400
+    assert scored.calibrator("2").line.seen == 400
 
 
 def test_both_versions_score_side_by_side_and_each_learns_from_its_own_outcomes() -> None:
@@ -126,21 +126,21 @@ def test_a_line_stays_once_the_version_has_learnt_from_enough_outcomes() -> None
     scored.score("2", 0.5, -2.5, FEW, told=False)
     scored.score("2", 0.5, -2.5, OWN)
     scored.score("2", 0.5, -2.5, 4 * FEW, told=False)
-    assert scored.calibrator("2").seen == FEW
+    assert scored.calibrator("2").line.seen == FEW
 
 
 def test_a_version_begins_with_raw_scores_where_that_is_said() -> None:
     scored = Scored(Policies(default=replace(POLICY, carry_over=False)))
     scored.score("1", 1.5, 2.0, 300)
     scored.score("2", 0.5, -2.5, 2 * FEW, told=False)
-    assert scored.calibrator("2").seen == 0
+    assert scored.calibrator("2").line.seen == 0
 
 
 def test_a_version_whose_outcomes_come_at_once_learns_from_these_alone() -> None:
     scored = Scored()
     scored.score("1", 1.5, 2.0, 300)
     scored.score("2", 0.5, -2.5, 2 * FEW)
-    assert scored.calibrator("2").seen == 0
+    assert scored.calibrator("2").line.seen == 0
 
 
 def test_the_first_version_goes_on_with_what_the_stream_had_learnt_before() -> None:
@@ -163,7 +163,7 @@ def test_a_version_beyond_those_that_have_a_place_shares_a_calibrator_that_begin
     assert list(scored.versions().of) == [*(f"v{n}" for n in range(8)), OTHER]
     scored.score("and another", 1.5, 2.0, 2 * FEW, told=False)
     assert scored.versions().of[OTHER].forecasts == 2 * FEW + 1
-    assert scored.calibrator(OTHER).seen == 0
+    assert scored.calibrator(OTHER).line.seen == 0
     assert answer[1] > answer[0]
 
 
@@ -231,7 +231,7 @@ def test_challengers_begin_with_what_challengers_of_the_version_before_were_taug
     for each in policy.of_version("2").challengers:
         served = kinds.CALIBRATOR.decode(scored.worker.table[kinds.CALIBRATOR.key("s", each.config)], "s")
         assert isinstance(served.calibrator, CarriedOver)
-        seen.append(served.calibrator.seen)
+        seen.append(served.calibrator.line.seen)
     assert seen == [2 * FEW, 0]  # identity serves raw scores, whatever was learnt
 
 

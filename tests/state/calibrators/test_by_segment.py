@@ -123,7 +123,7 @@ def test_log_loss_exceeds_that_without_segments_by_no_more_than_the_bound(hated:
         y = float(served <= p) if hated else float(rng.random() < p)  # the other side of where segments have moved it
         excess += log_loss(served, y) - log_loss(p, y)
         part.learn(ticket, y, math.log(p / (1 - p)), 0.0)
-        square = part.squares()
+        square = part._guard.squares
         assert excess <= -math.log(0.9) * max(1.0, math.sqrt(square) / 2.0) + 1e-3
 
 

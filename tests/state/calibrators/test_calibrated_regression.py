@@ -50,7 +50,7 @@ def test_bias_error_and_regret_stay_under_their_bounds(outcome: str) -> None:
                 calibrator._bias() @ np.linalg.solve(sums.a, calibrator._bias()), abs=1e-6
             )
             assert potential <= calibrator.potential_bound()
-            assert regret <= calibrator.regret_bound()
+            assert regret <= 2.0 + calibrator.potential_bound()
             assert all(abs(bias) <= bound for _, _, bias, bound in calibrator.biases())
     error, bound = calibrator.error(), calibrator.bound()
     assert error is not None

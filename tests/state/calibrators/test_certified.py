@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from state.calibrators import make
 from state.calibrators.certified import CELLS, EVIDENCE, PATIENCE, Certified
-from state.calibrators.certified_cell import ONE
+from state.calibrators.certified_cell import NONE, ONE
 from tests.state.scoring.test_certificate import distance
 
 Opponent = Callable[[random.Random, int, float, float], float]
@@ -265,3 +265,25 @@ def test_the_draw_of_what_stands_before_it_is_left_as_it_is(spec: str) -> None:
         front.update(own.ticket, y)
     assert drawn > 1000
     assert moved > 0
+
+
+def test_more_outcomes_than_32_bits_hold_are_counted_like_any_others() -> None:
+    calibrator = Certified(evidence=0)
+    for t in range(40):
+        calibrator.update(calibrator.predict(0.3).ticket, float(t % 3 < 1))
+    before = calibrator.predict(0.3)
+    bound = calibrator.bound()
+    calibrator.learnt += 2**32
+    for cell in {id(each): each for each in calibrator._cells if each is not NONE}.values():
+        cell.events, cell.zeros, cell.ones = cell.events + 2**33, cell.zeros + 2**32, cell.ones + 2**32
+    again = Certified(evidence=0)
+    again.decode(calibrator.encode())
+    assert again.encode() == calibrator.encode()
+    answer = again.predict(0.3)
+    assert answer.p == before.p
+    again.update(answer.ticket, 0.0)
+    assert again.learnt == 41 + 2**32
+    after = again.bound()
+    assert after is not None
+    assert bound is not None
+    assert after < 1e-3 < bound

@@ -47,14 +47,14 @@ def log_odds(p: float) -> float:
 
 
 def test_logit_points_are_even_in_log_odds() -> None:
-    points = Grid.logit(20).points
+    points = Grid.of(20, "logit").points
     assert points[1] == pytest.approx(TAIL, rel=1e-5)
     ratios = [log_odds(right) / log_odds(left) for left, right in pairwise(points[1:-1])]
     assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-4)
 
 
 def test_hybrid_points_are_even_between_the_knees_and_even_in_log_odds_beyond() -> None:
-    points = Grid.hybrid(100).points
+    points = Grid.of(100, "hybrid").points
     middle = [right - left for left, right in pairwise(points) if left > KNEE and right < 1 - KNEE]
     ratios = [log_odds(right) / log_odds(left) for left, right in pairwise(points[1:]) if right < KNEE]
     assert middle == pytest.approx([middle[0]] * len(middle), rel=1e-6)

@@ -63,3 +63,15 @@ def test_late_outcomes_have_no_bound_by_segment() -> None:
     calibrator = opposed(500, None)
     assert calibrator.bound(3) == 1.0
     assert {each.bound for each in calibrator.groups(3)} == {1.0}
+
+
+def test_more_outcomes_than_32_bits_hold_are_read_again() -> None:
+    calibrator = GroupRegret()
+    calibrator.update(calibrator.predict(0.3, key=b"1", groups=(2, 64)).ticket, 1.0)
+    for row in calibrator._segments.values():
+        i = row.counts.index(1)
+        calibrator._count_in(row, i, 2**33, 2**32)
+    again = GroupRegret()
+    again.decode(calibrator.encode())
+    assert [each.n for each in again.groups()] == [1 + 2**33] * 2
+    assert again.encode() == calibrator.encode()

@@ -26,7 +26,7 @@ def test_the_mixture_is_never_worse_than_what_it_departs_from_by_more_than_its_t
         mixed -= math.log(w * math.exp(-raw) + (1.0 - w) * math.exp(-learnt))
         departed += raw
         guard.weigh(raw - learnt, (raw - learnt) ** 2, at)
-        square = guard.squares + guard.between
+        square = guard.squares + guard.excess
     # What is cut off at `SURE` gives away e^-12 of itself.
     assert mixed <= departed - math.log(WEIGHT) * max(1.0, math.sqrt(square) / 2.0) + 1e-3 * len(stream)
 
@@ -38,7 +38,7 @@ def test_labels_of_times_of_their_own_are_no_batch(stream: list[tuple[float, flo
         alone.weigh(raw - learnt, (raw - learnt) ** 2, 0)
         timed.weigh(raw - learnt, (raw - learnt) ** 2, 1 + n // (BATCH - 1))
     assert timed.weight == alone.weight
-    assert timed.between == 0.0
+    assert timed.excess == 0.0
 
 
 @given(st.lists(st.floats(-5.0, 5.0), min_size=BATCH, max_size=400))

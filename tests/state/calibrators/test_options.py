@@ -9,8 +9,8 @@ from state.calibrators.options import Option, choice, increasing, integer, numbe
 INTEGER = integer(5, 1, 9, "how many")
 NUMBER = number(0.5, 0.0, 1.0, "how much")
 CHOICE = choice("a", ("a", "b"), "which")
-POINTS = increasing(0.0, 1.0, 3, "where")
-PAIRS = increasing(0.0, 1.0, 3, "where", least=2)
+POINTS = increasing(3, "where")
+PAIRS = increasing(3, "where", least=2)
 TEXT = text("a", "what")
 
 

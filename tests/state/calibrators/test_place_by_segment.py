@@ -9,8 +9,9 @@ from itertools import pairwise
 import pytest
 
 from state.calibrators import make
+from state.calibrators.by_segment import MOST
 from state.calibrators.location_scale import WINDOW, Place, units
-from state.calibrators.place_by_segment import MOST, PlaceBySegment, regrouped, served_at
+from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served_at
 from state.calibrators.quantile import Quantile
 from state.forecasts import Law, Normal, Quantiles
 from tests.state.calibrators.numbers import NORMAL, RAIN, SKEWED, Event, Served, loss, off, pinball, serve

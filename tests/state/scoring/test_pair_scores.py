@@ -211,9 +211,9 @@ def test_rows_of_segments_have_the_sizes_that_the_notes_say() -> None:
 
     wide = tuple((i + 1) / 257.0 for i in range(256))
     sizes = [recent(Classwise([1.0 / k] * k), Probs([1.0 / k] * k)) for k in (3, 8)]
-    assert [44 + 533 + size for size in sizes] == [1375, 2275]
+    assert [44 + 693 + size for size in sizes] == [1535, 2435]
     sizes = [recent(Quantiles(wide[:m], wide[:m]), Normal(0.0, 1.0)) for m in (7, 256)]
-    assert [44 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [841, 6889]
+    assert [44 + most + size for most, size in zip((348, 10308), sizes, strict=True)] == [974, 11006]
 
 
 def test_what_is_kept_follows_the_kind_of_forecast() -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.counts import EMPTY, Counts, packed, raised
 from state.scoring import ranking
 from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
-from state.scoring.ranking import Counts, Ranking
+from state.scoring.ranking import Ranking
 from state.scoring.scores import Scores
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -145,13 +146,13 @@ def test_an_outcome_between_counts_as_the_nearer_one() -> None:
 @pytest.mark.parametrize("most", [0xFF, 0xFFFF_FFFF])
 def test_a_count_grows_over_the_limit_of_its_width(most: int) -> None:
     last = 2 * FINE - 1
-    counts = ranking.together(ranking.raised(ranking.nothing(), 0, 1), ranking._packed([0] * last + [most]))
+    counts = ranking.together(raised(ranking.nothing(), 0, 1), packed([0] * last + [most]))
     assert counts is not None
-    counts = ranking.raised(counts, last, 1)
-    again, _ = ranking.decode(ranking.encode(counts, most + 2), 0)
+    counts = raised(counts, last, 1)
+    again, _ = ranking.decode(ranking.encode(counts), 0)
     for found in (counts, again):
         assert (found[0], found[last], sum(found)) == (1, most + 1, most + 2)
-    less = ranking.without(ranking.raised(counts, last, -1), ranking.raised(ranking.nothing(), 0, 1))
+    less = ranking.without(raised(counts, last, -1), raised(ranking.nothing(), 0, 1))
     assert less is not None
     assert list(less) == [0] * last + [most]
 
@@ -159,18 +160,22 @@ def test_a_count_grows_over_the_limit_of_its_width(most: int) -> None:
 def test_an_event_that_is_not_counted_cannot_be_taken_out() -> None:
     for counts in (ranking.nothing(), array("I", [0] * 2 * FINE), array("Q", [0] * 2 * FINE)):
         with pytest.raises((ValueError, OverflowError)):
-            ranking.raised(counts, 0, -1)
+            raised(counts, 0, -1)
 
 
-@pytest.mark.parametrize(
-    "counts", [bytearray, partial(array, "I"), partial(array, "Q")], ids=["small", "large", "huge"]
-)
-@pytest.mark.parametrize("events", [255, 2**32 - 1, 2**32, 2**63])
-def test_counts_are_read_again_however_many_events_there_were(counts: Callable[..., Counts], events: int) -> None:
-    found = counts([n % 200 for n in range(2 * FINE)])
-    payload = ranking.encode(found, events)
+@pytest.mark.parametrize("most", [1, 255, 256, 2**32 - 1, 2**32, 2**63])
+def test_counts_are_read_again_however_many_events_there_were(most: int) -> None:
+    found = packed([*(n % 200 for n in range(2 * FINE - 1)), most])
+    payload = ranking.encode(found)
     again, end = ranking.decode(payload, 0)
     assert (list(again), end) == (list(found), len(payload))
+
+
+@pytest.mark.parametrize("counts", [bytearray, partial(array, "I"), partial(array, "Q")], ids=["1", "4", "8"])
+def test_equal_counts_have_equal_bytes_however_wide_they_are_held(counts: Callable[[list[int]], Counts]) -> None:
+    found = [n % 200 for n in range(2 * FINE)]
+    assert ranking.encode(counts(found)) == ranking.encode(packed(found))
+    assert ranking.encode(counts([0] * 2 * FINE)) == 2 * EMPTY
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])

@@ -56,10 +56,10 @@ def test_a_revision_leaves_the_sums_of_the_corrected_labels(windows: list[tuple[
             was, y = float(rng.random() < 0.5), float(rng.random() < 0.5)
             recent.observe(p, p * p, was, number)
             expected.observe(p, p * p, y, number)
-            changes.append((was, y, number))
+            changes.append(((0.0, y - was), number))
     rng.shuffle(changes)
     for change in changes:
-        recent.revise(*change)
+        recent.change(*change)
     assert recent.encode() == expected.encode()
 
 

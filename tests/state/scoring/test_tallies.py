@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from state.forecasts import Normal
+from state.forecasts import Normal, Probs
 from state.scoring.alarm import log_level_bet, log_mean_bet
 from state.scoring.tallies import LevelTally, TopTally
 
@@ -41,6 +41,18 @@ def test_without_events_there_is_no_evidence_and_no_error() -> None:
         assert tally.log_wealth("raw") == 0.0
         assert math.isnan(tally.error("raw"))
         assert math.isnan(tally.noise("raw"))
+
+
+@pytest.mark.parametrize("events", [255, 65_536, 2**32, 2**40])
+def test_tallies_are_read_again_however_many_events_there_were(events: int) -> None:
+    levels, top = LevelTally(LEVELS), TopTally()
+    levels.observe(RAW, RAW, 0.0)
+    top.observe(Probs((0.75, 0.25)), Probs((0.75, 0.25)), 0)
+    for tally in (levels, top):
+        tally.sums = [events * each for each in tally.sums]
+        payload = tally.encode()
+        assert tally.decode(payload, 0) == (tally, len(payload))
+        assert tally.n == events
 
 
 def test_bins_that_there_are_not_are_refused() -> None:
