@@ -14,9 +14,9 @@ from state.policies import Policies
 from state.quick import new
 from streams.config.settings import Settings
 from streams.kafka import partitioner
-from streams.records.decoding import SCOPED, Decoder
+from streams.records.decoding import Decoder
 from streams.records.encoding import NO_HEADERS
-from streams.records.limits import Limits
+from streams.records.limits import SCOPED, Limits
 from streams.records.output_avro import AvroValues
 from streams.records.output_json import encode_letter, encode_raw, with_fields
 from streams.records.refused import Refused
