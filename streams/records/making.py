@@ -24,6 +24,7 @@ from streams.records.routing import Origin, encode_forecast, encode_label, encod
 from streams.records.skips import PoisonError
 from streams.sources import far_off, mapping
 from streams.sources.carrying import TRACE
+from streams.sources.fields import FORECAST
 from streams.sources.formats import asks_registry
 from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
@@ -31,21 +32,20 @@ from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
 
-class CanonicalRecord(NamedTuple):
-    """A canonical record: its topic's label, its key, its value, its Kafka timestamp (ms) and its headers."""
+class Record(NamedTuple):
+    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
 
-    topic: str
-    key: bytes
+    key: bytes | None
     value: bytes
-    stamp: int
+    stamp: int | None
     headers: list[tuple[str, bytes | None]]
 
 
 class Canonical(NamedTuple):
     """A source record's canonical records: a forecast and its route, which is sent after it; or a label."""
 
-    first: CanonicalRecord
-    then: CanonicalRecord | None = None
+    first: Record
+    then: Record | None = None
 
 
 class Reader:
@@ -72,8 +72,7 @@ class Reader:
         self._ahead_ms = limits.ahead_ms
         self._decoder = Decoder(policies, limits, None, carry_headers)
         self._mapping = read
-        self._topic = FORECASTS if role == "forecast" else OUTCOMES
-        self._made = self._forecast if role == "forecast" else self._label
+        self._topic = FORECASTS if role == FORECAST else OUTCOMES
 
     def lacking(self, record: Any) -> list[SchemaId]:  # noqa: ANN401 - as below
         """Return the ids of schemas that have to be loaded before a record is read."""
@@ -102,18 +101,21 @@ class Reader:
         ``topic, origin``: the place of the record.
         ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
-        value, key, stamp = record.value, record.key, max(0, record.timestamp)
+        value, key, headers, stamp = record.value, record.key, record.headers, max(0, record.timestamp)
         if isinstance(value, Refused):
             return self._rejected(record, value.reason)
         far_ahead = stamp > now + self._ahead_ms
         if far_ahead and not self._policies.answering:
             return self._rejected(record, "far_ahead")
-        fields = self._mapping.read(value, key, record.headers, topic, stamp)
+        fields = self._mapping.read(value, key, headers, topic, stamp)
         if far_ahead:
             return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
             return None if fields.reason == PASSED else self._rejected(record, fields.reason, fields.fields)
-        made = self._made(fields, stamp, origin, record.headers)
+        if self._topic == FORECASTS:
+            made = self._forecast(fields, stamp, origin)
+        else:
+            made = self._label(fields, stamp, origin, headers)
         return self._rejected(record, made, fields) if isinstance(made, str) else made
 
     def _rejected(self, record: Any, reason: str, fields: dict[str, Any] | None = None) -> Rejected:  # noqa: ANN401 - aiokafka's
@@ -129,7 +131,7 @@ class Reader:
         key = self._target(forecast.stream, event_id) if forecast.stream else event_id
         return rejected._replace(forecast=forecast._replace(key=key.encode()))
 
-    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin, _: Headers) -> Canonical | str:
+    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         carried = cast("Carried | None", fields.get("carried"))
         try:
             value = encode_forecast(fields, origin)
@@ -145,13 +147,8 @@ class Reader:
         event_id = event.event_id.partition(SCOPED)[0]
         key = self._target(event.stream, event_id)
         route = encode_route(event_id, event.stream, key, origin)
-        return new(
-            Canonical,
-            (
-                new(CanonicalRecord, ("forecasts", key.encode(), value, stamp, headers)),
-                new(CanonicalRecord, ("routes", event_id.encode(), route, stamp, NO_HEADERS)),
-            ),
-        )
+        forecast = new(Record, (key.encode(), value, stamp, headers))
+        return new(Canonical, (forecast, new(Record, (event_id.encode(), route, stamp, NO_HEADERS))))
 
     def _label(self, fields: dict[str, Any], stamp: int, origin: Origin, headers: Headers) -> Canonical | str:
         stream = fields.pop("stream", None)
@@ -169,20 +166,11 @@ class Reader:
             key = self._target(stream, event.event_id)
         value = encode_label(event.event_id, stream or "", key, event.y, event.ts, event.revision, origin)
         kept = NO_HEADERS if event.carried is None else list(event.carried.headers)
-        return new(Canonical, (new(CanonicalRecord, ("labels", event.event_id.encode(), value, stamp, kept)), None))
+        return new(Canonical, (new(Record, (event.event_id.encode(), value, stamp, kept)), None))
 
     def _target(self, stream: str, event_id: str) -> str:
         policy = self._policies.of(stream)
         return target(stream, event_id, 1 if policy is None else policy.shards)
-
-
-class Record(NamedTuple):
-    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
-
-    key: bytes | None
-    value: bytes
-    stamp: int | None
-    headers: list[tuple[str, bytes | None]]
 
 
 #: Records by their topic's label and their partition.
@@ -273,8 +261,9 @@ class Maker:
         ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         making = Making()
-        first: list[CanonicalRecord] = []
-        then: list[CanonicalRecord] = []
+        forecasts: list[Record] = []
+        routes: list[Record] = []
+        labels: list[Record] = []
         ends, fates, places = making.ends, making.fates, self._places
         for tp, record in batch:
             offset: int = record.offset
@@ -294,26 +283,30 @@ class Maker:
                 # role does.
                 if isinstance(made, Canonical):
                     fates[reader.name, "sent", ""] += 1
-                    first.append(made.first)
-                    if made.then is not None:
-                        then.append(made.then)
+                    route = made.then
+                    if route is None:
+                        labels.append(made.first)
+                    else:
+                        forecasts.append(made.first)
+                        routes.append(route)
                 else:
                     fates[reader.name, "dead", made.reason] += 1
                     self.reject(making, tp, made)
                 if read:
                     break
                 read = reader.role
-        self._put(making.first, first)
-        self._put(making.then, then)
+        self._put(making.first, "forecasts", forecasts)
+        self._put(making.first, "labels", labels)
+        self._put(making.then, "routes", routes)
         return making
 
     def _placed(self, tp: TopicPartition) -> list[tuple[Reader, str]]:
         return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self.readers[tp.topic]]
 
-    def _put(self, to: Records, made: list[CanonicalRecord]) -> None:
-        hashes = partitioner.hashes([sent.key for sent in made])
-        for i, (topic, key, value, stamp, headers) in enumerate(made):
-            to[topic, hashes[i] % self.widths[topic]].append(new(Record, (key, value, stamp, headers)))
+    def _put(self, to: Records, label: str, made: list[Record]) -> None:
+        hashes, width = partitioner.hashes([record.key or b"" for record in made]), self.widths[label]
+        for i, record in enumerate(made):
+            to[label, hashes[i] % width].append(record)
 
     def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
         """Add a dead letter, and its raw answer if it is to have one."""

@@ -53,7 +53,7 @@ def test_a_score_becomes_a_forecast_under_its_stream_and_a_route_under_its_event
     made = scored()
     assert isinstance(made, Canonical)
     assert made.then is not None
-    assert [(each.topic, each.key) for each in made if each] == [("forecasts", b"open-a"), ("routes", b"e1")]
+    assert [each.key for each in made if each] == [b"open-a", b"e1"]
     event = Decoder(POLICIES, Limits()).forecast(0, b"open-a", made.first.value, NOW)
     assert isinstance(event, Forecast)
     assert (event.event_id, event.stream, event.raw, event.ts) == ("e1\nopen-a", "open-a", 0.25, NOW)
