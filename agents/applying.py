@@ -12,7 +12,7 @@ from streams.config.settings import Settings
 from streams.faust.outputs import OutputBatch, Outputs
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.gauges import Gauges
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.merge import Batch, Merged
 from streams.records.refused import named
 from streams.records.skips import PoisonError

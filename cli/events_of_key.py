@@ -10,7 +10,7 @@ from state import kinds
 from state.kind import KINDS
 from streams.config.settings import Settings
 from streams.kafka.topics import partitions
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.mentions import mentions
 
 

@@ -88,6 +88,8 @@ HOT = (
     "streams/records/routing.py",
     "streams/records/making.py",
     "streams/kafka/source_merge.py",
+    "streams/sources/avro.py",
+    "streams/sources/flat.py",
     "streams/sources/mapping.py",
     "streams/sources/shortcuts.py",
     "replay/taping.py",

@@ -32,7 +32,7 @@ from streams.config.settings import Settings
 from streams.kafka import partitioner, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import append
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target_of
 
 #: Least time for the router to read the routes before brokers delete them, ms.

@@ -8,7 +8,7 @@ from state.kind import Moves as Kept
 from state.rescale import Plan, RescaleError
 from state.rescale_parts import Moves
 from streams.kafka.partitioner import partition
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.routing import target
 
 #: What the keys of a worker's inputs may be.

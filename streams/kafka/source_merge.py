@@ -8,7 +8,7 @@ its place, as in `streams.records.merge`.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 from time import monotonic
 from typing import Any
 
@@ -78,18 +78,20 @@ class SourceBuffers:
         heads = [(_placed(self._buffers[tp], first), i) for i, tp in enumerate(places) if self._buffers[tp]]
         heapify(heads)
         while heads and len(taken) < limit:
-            now, i = heappop(heads)
+            now, i = heads[0]
             tp = places[i]
             buffer = self._buffers[tp]
             record = buffer.popleft()
             self._sizes[tp] -= _size(record)
             taken.append((tp, record))
             if buffer and buffer[0].timestamp - now <= SLACK:
-                heappush(heads, (buffer[0].timestamp, i))
+                heapreplace(heads, (buffer[0].timestamp, i))
             elif not (_settled(buffer, now) or impatient or caught_up(tp)):
                 break
             elif buffer:
-                heappush(heads, (_placed(buffer, now), i))
+                heapreplace(heads, (_placed(buffer, now), i))
+            else:
+                heappop(heads)
         self._held_since = None
         return taken
 

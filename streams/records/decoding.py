@@ -30,7 +30,7 @@ from streams.records.fields import (
     read_weights,
     rounded,
 )
-from streams.records.limits import FAR_OFF, LATEST, Limits
+from streams.records.limits import FAR_OFF, LAST_REVISION, LATEST, LONGEST_NAME, SCOPED, Limits
 from streams.records.plain import COMPILED, ENTITY, PlainDecoder
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
@@ -79,14 +79,6 @@ REASONS: Final = {
 #: Longest Kafka key, as a multiple of the longest id.
 KEY_IDS: Final = 8
 
-#: Highest revision number of an outcome: it is stored in 32 bits.
-LAST_REVISION: Final = 2**32 - 1
-
-#: Separates an event's id and scope in the engine's name of the event; no id and no scope has it.
-SCOPED: Final = "\n"
-#: Longest name of an event, id and scope together, in bytes: rows hold its length in one byte.
-LONGEST_NAME: Final = 255
-
 #: Fields of a forecast that are read for something else, also where a stream's entity stands in one of them.
 OWN: Final = frozenset({"event_id", "scope", "stream", *ALTERNATIVES, "ts", "carried", "origin"})
 
@@ -120,7 +112,9 @@ class Decoder:
         #: Carriers of headers: for records of trueup's producers, and for those of intake.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
         #: Decodes most records at a fraction of the cost, where this is compiled and no source maps them.
-        self.plain = PlainDecoder(limits, self._carrier, self._key_bytes) if COMPILED and direct is None else None
+        self.plain: PlainDecoder | None = None
+        if COMPILED and direct is None:
+            self.plain = PlainDecoder(limits, self._carrier, self._of_intake, self._key_bytes)
         self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
         #: For forecasts and outcomes: the number of records with a time far off, and the last such time with its Kafka
         #: timestamp, ms. These records are used all the same, because they may be old history.

@@ -7,6 +7,12 @@ from typing import Final
 LATEST: Final = 253_402_300_799_999
 #: A time further from its Kafka timestamp is probably in another unit, ms: twenty years.
 FAR_OFF: Final = 20 * 31_556_952_000
+#: Highest revision number of an outcome: it is stored in 32 bits.
+LAST_REVISION: Final = 2**32 - 1
+#: Separates an event's id and scope in the engine's name of the event; no id and no scope has it.
+SCOPED: Final = "\n"
+#: Longest name of an event, id and scope together, in bytes: rows hold its length in one byte.
+LONGEST_NAME: Final = 255
 
 
 @dataclass(frozen=True)

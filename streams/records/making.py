@@ -13,9 +13,9 @@ from state.fence import FORECASTS, OUTCOMES
 from state.policies import Policies
 from streams.config.settings import Settings
 from streams.kafka import partitioner
-from streams.records.decoding import SCOPED, Decoder
+from streams.records.decoding import Decoder
 from streams.records.encoding import NO_HEADERS, EncodedRecord, headers_of, letter, raw_answer
-from streams.records.limits import Limits
+from streams.records.limits import SCOPED, Limits
 from streams.records.output_avro import AvroValues
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, place, target_of
@@ -92,8 +92,10 @@ class Reader:
             return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
             return None if fields.reason == PASSED else self._rejected(record, fields.reason, fields.fields)
-        make = self._forecast if self._topic == FORECASTS else self._label
-        made = make(fields, stamp, origin, record.headers)
+        if self._topic == FORECASTS:
+            made = self._forecast(fields, stamp, origin)
+        else:
+            made = self._label(fields, stamp, origin, record.headers)
         return self._rejected(record, made, fields) if isinstance(made, str) else made
 
     def _rejected(self, record: Any, reason: str, fields: dict[str, Any] | None = None) -> Rejected:  # noqa: ANN401 - aiokafka's
@@ -109,7 +111,7 @@ class Reader:
         key = target_of(self._policies, forecast.stream, event_id) if forecast.stream else event_id
         return rejected._replace(forecast=forecast._replace(key=key.encode()))
 
-    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin, _: Headers) -> Canonical | str:
+    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         try:
             value = encode_forecast(fields, origin)
         except TypeError:  # JSON cannot hold the value

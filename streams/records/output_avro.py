@@ -13,7 +13,7 @@ import fastavro
 import orjson
 
 from state.events import Calibrated, Resolved
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.output_json import encode_calibrated, encode_resolved
 from streams.records.output_schemas import NAMES, NULLED, after, text
 from streams.sources.avro import parsed

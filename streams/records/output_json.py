@@ -7,8 +7,7 @@ import orjson
 
 from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.forecasts import Classwise, Normal, Quantiles
-from streams.records.decoding import SCOPED
-from streams.records.limits import Limits
+from streams.records.limits import SCOPED, Limits
 
 #: Largest whole number that is shown without a point.
 _WHOLE: Final = 2**53

@@ -1,4 +1,4 @@
-"""Reads plain records: JSON objects of only the fields that every forecast or outcome has.
+"""Reads plain records: JSON objects of only the fields that every forecast or outcome has, also behind an intake.
 
 Most records are plain. Compiled, such a record takes a fifth of the time that a JSON parser and the checks of each
 field take. This module refuses all other records and all wrong ones, and `streams.records.decoding` reads those and
@@ -12,7 +12,7 @@ from state.entities import number
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from state.quick import new
-from streams.records.limits import FAR_OFF, LATEST, Limits
+from streams.records.limits import FAR_OFF, LAST_REVISION, LATEST, LONGEST_NAME, SCOPED, Limits
 from streams.sources.carrying import Carrier
 from streams.sources.references import Headers
 
@@ -26,19 +26,22 @@ _ENTITY: Final = ENTITY.encode()
 OTHERS: Final = 63
 _NOTHING: Final[dict[str, Any]] = {}
 
-#: Bits of the fields. A time may be missing.
+#: Bits of the fields.
 _EVENT_ID: Final = 1
 _STREAM: Final = 2
 _P: Final = 4
 _Y: Final = 8
 _TS: Final = 16
-_OTHER: Final = 32
-_FIELDS: Final = 63
-#: The fields of a forecast with a time and one more text, and of an outcome with a time.
-_FORECAST: Final = _EVENT_ID | _STREAM | _P | _TS | _OTHER
-_OUTCOME: Final = _EVENT_ID | _Y | _TS
+_SCOPE: Final = 32
+_REVISION: Final = 64
+_ORIGIN: Final = 128
+_OTHER: Final = 256
+_FIELDS: Final = 511
+#: Fields that a forecast and an outcome may have beside those that they must have.
+_OF_FORECAST: Final = _TS | _SCOPE | _ORIGIN | _OTHER
+_OF_OUTCOME: Final = _TS | _SCOPE | _REVISION
 #: What is read of a name is its field, plus the length of name and colon shifted by so many bits.
-_LENGTH: Final = 6
+_LENGTH: Final = 9
 #: Most decimals of a number that is exactly its digits divided by a power of ten, correctly rounded. Most digits of a
 #: whole number that fits a machine integer.
 _DECIMALS: Final = 15
@@ -46,15 +49,142 @@ _DIGITS: Final = 18
 _POWERS: Final = [10.0**n for n in range(_DECIMALS + 1)]
 
 
-def _named(value: bytes, at: "i64") -> "i64":
+class Plain:
+    """Reads a record into its own attributes."""
+
+    def __init__(self) -> None:
+        #: Texts in printable ASCII. ``stream`` is empty in an outcome, ``scope`` where there is none.
+        self.event_id = ""
+        self.stream = ""
+        self.scope = ""
+        #: The forecast or the outcome, at least 0 and below 10.
+        self.number = 0.0
+        #: The time, ms, and the number of the revision; -1: the record has none.
+        self.ts: i64 = -1
+        self.revision: i64 = -1
+        #: Whether a forecast names its source record, as those of an intake do.
+        self.of_intake = False
+        #: The name of one more field, a text, and its content; the name is empty without it.
+        self.name = b""
+        self.text = b""
+        self._digits: i64 = 0
+
+    def forecast(self, value: bytes) -> bool:
+        """Read a forecast of one probability, perhaps with one more text; return whether it is plain."""
+        seen = self._read(value)
+        self.of_intake = seen & _ORIGIN != 0
+        return seen | _OF_FORECAST == _EVENT_ID | _STREAM | _P | _OF_FORECAST
+
+    def outcome(self, value: bytes) -> bool:
+        """Read an outcome; return whether it is plain."""
+        return self._read(value) | _OF_OUTCOME == _EVENT_ID | _Y | _OF_OUTCOME
+
+    def _read(self, value: bytes) -> "i64":
+        """Return the bits of an object's fields; 0 if it has other fields, one twice, or anything that is not plain."""
+        end: i64 = len(value)
+        at: i64 = 1
+        seen: i64 = 0
+        self.ts = self.revision = -1
+        self.scope, self.name = "", b""
+        if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
+            return 0
+        while at + 5 < end:  # no field is shorter, value included
+            named = _named(value, at)
+            field = named & _FIELDS
+            if named == 0 or seen & field:
+                return 0
+            seen |= field
+            if field == _OTHER:
+                self.name = value[at + 1 : at + (named >> _LENGTH) - 2]
+            at += named >> _LENGTH
+            if value[at] == 32:
+                at += 1
+            at = self._content(value, at, field)
+            if at == 0 or at >= end - 1:
+                return seen if at == end - 1 and value[at] == 125 else 0
+            if value[at] != 44:  # comma
+                return 0
+            at += 2 if value[at + 1] == 32 else 1
+        return 0
+
+    def _content(self, value: bytes, at: "i64", field: "i64") -> "i64":
+        """Read what a field has; return the position after it, or 0."""
+        if field & (_TS | _REVISION):
+            end = self._whole(value, at)
+            if field == _TS:
+                self.ts = self._digits
+            else:
+                self.revision = self._digits
+            return end
+        if field & (_P | _Y):
+            return self._fraction(value, at)
+        if field == _ORIGIN:
+            return self._origin(value, at)
+        end = _closed(value, at)
+        if end and field == _EVENT_ID:
+            self.event_id = value[at + 1 : end - 1].decode("ascii")
+        elif end and field == _STREAM:
+            self.stream = value[at + 1 : end - 1].decode("ascii")
+        elif end and field == _SCOPE:
+            self.scope = value[at + 1 : end - 1].decode("ascii")
+        elif end:
+            self.text = value[at + 1 : end - 1]
+        return end
+
+    def _origin(self, value: bytes, at: "i64") -> "i64":
+        """Pass over a list of a text and a whole number; return the position after it, or 0."""
+        end: i64 = _closed(value, at + 1) if value[at] == 91 else 0  # bracket
+        end = self._whole(value, end + 1) if end and value[end] == 44 else 0
+        return end + 1 if end and value[end] == 93 else 0
+
+    def _whole(self, value: bytes, at: "i64") -> "i64":
+        """Read a whole number; return the position after it, or 0 if it does not have at most `_DIGITS`."""
+        start = at
+        n: i64 = 0
+        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
+            n = n * 10 + value[at] - 48
+            at += 1
+        self._digits = n
+        return at if at > start and (value[start] != 48 or at == start + 1) else 0
+
+    def _fraction(self, value: bytes, at: "i64") -> "i64":
+        """Read a number of one digit before the point; return the position after it, or 0."""
+        start = at
+        n: i64 = value[at] - 48
+        if not 0 <= n <= 9:
+            return 0
+        at += 1
+        if value[at] == 46:
+            at += 1
+            first = at
+            while 48 <= value[at] <= 57:
+                if at - first < _DECIMALS:
+                    n = n * 10 + value[at] - 48
+                at += 1
+            if at == first:
+                return 0
+            self.number = float(n) / _POWERS[at - first] if at - first <= _DECIMALS else float(value[start:at])
+        else:
+            self.number = float(n)
+        return at
+
+
+def _named(value: bytes, at: "i64") -> "i64":  # noqa: PLR0911 - one for each field
     """Return the bit of the field named at a position, and the length of name and colon (see `_LENGTH`); or 0."""
     letter: i64 = value[at + 1]
     if letter == 101 and value[at : at + 11] == b'"event_id":':
         return _EVENT_ID | 11 << _LENGTH
-    if letter == 115 and value[at : at + 9] == b'"stream":':
-        return _STREAM | 9 << _LENGTH
+    if letter == 115:
+        if value[at : at + 9] == b'"stream":':
+            return _STREAM | 9 << _LENGTH
+        if value[at : at + 8] == b'"scope":':
+            return _SCOPE | 8 << _LENGTH
     if letter == 116 and value[at : at + 5] == b'"ts":':
         return _TS | 5 << _LENGTH
+    if letter == 111 and value[at : at + 9] == b'"origin":':
+        return _ORIGIN | 9 << _LENGTH
+    if letter == 114 and value[at : at + 11] == b'"revision":':
+        return _REVISION | 11 << _LENGTH
     named = _P if letter == 112 else _Y if letter == 121 else 0
     if named and value[at] == 34 and value[at + 2] == 34 and value[at + 3] == 58:
         return named | 4 << _LENGTH
@@ -80,21 +210,15 @@ def _closed(value: bytes, at: "i64") -> "i64":
 class PlainDecoder:
     """Decodes plain records. After records that are not plain, it tries less and less often.
 
-    ``carrier``: of headers, from forecasts to answers.
+    ``carrier, of_intake``: of headers, from forecasts to answers: from records of trueup's producers, and of intake.
     ``key_bytes``: longest key.
     """
 
-    def __init__(self, limits: Limits, carrier: Carrier, key_bytes: int) -> None:
+    def __init__(self, limits: Limits, carrier: Carrier, of_intake: Carrier, key_bytes: int) -> None:
         self._record_bytes, self._id_bytes, self._ahead_ms = limits.record_bytes, limits.id_bytes, limits.ahead_ms
         self._key_bytes = key_bytes
-        self._carrier = carrier
-        # What is read of a record. Texts in printable ASCII; the stream is empty in an outcome.
-        self._event_id, self._stream = "", ""
-        # The forecast or the outcome, at least 0 and below 10; and the time, ms, -1 if the record has none.
-        self._number = 0.0
-        self._ts: i64 = -1
-        # The name of one more field, a text, and its content; the name is empty without it.
-        self._name, self._text = b"", b""
+        self._carrier, self._of_intake = carrier, of_intake
+        self._read = Plain()
         #: Streams whose forecasts are one probability and at most an entity: name, and the field of the entity.
         self.streams: dict[str, tuple[str, bytes]] = {}
         #: For forecasts and outcomes: the number of records to leave to the other decoder after the next failure, and
@@ -105,17 +229,20 @@ class PlainDecoder:
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> Forecast | None:
         """Decode a forecast as `Decoder.forecast` does; None: it is not plain, or its time is far off."""
+        read = self._read
         if value is None or not self._tries(FORECASTS, key, value, timestamp):
             return None
-        if self._read(value) | _TS | _OTHER == _FORECAST and self._number <= 1.0 and self._usual(timestamp):
-            known = self.streams.get(self._stream)
-            if known is not None and (not self._name or self._names_entity(known[1])):
+        if read.forecast(value) and read.number <= 1.0 and self._usual(timestamp):
+            known = self.streams.get(read.stream)
+            if known is not None and (not read.name or self._names_entity(known[1])):
                 self._others[FORECASTS] = 0
-                ts = timestamp if self._ts < 0 else self._ts
-                carried = self._carrier.carried(headers, _NOTHING) if headers else None
-                entity = number(self._text) if self._name else 0
-                event_id, stream, p = self._event_id, known[0], self._number
-                made = offset, key, event_id, stream, p, (), ts, value, (), carried, entity, 1.0, 1.0, ""
+                ts = timestamp if read.ts < 0 else read.ts
+                carrier = self._of_intake if read.of_intake else self._carrier
+                carried = carrier.carried(headers, _NOTHING) if headers else None
+                entity = number(read.text) if read.name else 0
+                made = (
+                    offset, key, self._event(), known[0], read.number, (), ts, value, (), carried, entity, 1.0, 1.0, "",
+                )  # fmt: skip
                 return new(Forecast, made)
         self._leave(FORECASTS)
         return None
@@ -124,13 +251,15 @@ class PlainDecoder:
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> Outcome | None:
         """Decode an outcome as `Decoder.outcome` does; None: it is not plain, or its time is far off."""
+        read = self._read
         if value is None or not self._tries(OUTCOMES, key, value, timestamp):
             return None
-        if self._read(value) | _TS == _OUTCOME and self._number in (0.0, 1.0) and self._usual(timestamp):
+        known = read.outcome(value) and read.number in (0.0, 1.0) and read.revision != 0
+        if known and read.revision <= LAST_REVISION and self._usual(timestamp):
             self._others[OUTCOMES] = 0
-            ts = timestamp if self._ts < 0 else self._ts
+            ts = timestamp if read.ts < 0 else read.ts
             carried = self._carrier.carried(headers, _NOTHING) if headers else None
-            return new(Outcome, (offset, key, self._event_id, self._number, ts, value, 0, carried))
+            return new(Outcome, (offset, key, self._event(), read.number, ts, value, max(read.revision, 0), carried))
         self._leave(OUTCOMES)
         return None
 
@@ -143,92 +272,25 @@ class PlainDecoder:
         return within and len(value) <= self._record_bytes and timestamp <= LATEST
 
     def _usual(self, timestamp: int) -> bool:
-        """Whether id and time of the record need no further check."""
-        ts = self._ts
+        """Whether id, scope and time of the record need no further check."""
+        ts, of_id, of_scope = self._read.ts, len(self._read.event_id), len(self._read.scope)
         in_time = ts < 0 or timestamp - FAR_OFF <= ts <= timestamp + self._ahead_ms
-        return in_time and len(self._event_id) <= self._id_bytes
+        return in_time and of_id <= self._id_bytes and of_scope <= self._id_bytes and of_id + of_scope < LONGEST_NAME
+
+    def _event(self) -> str:
+        """Return the engine's name of the event."""
+        read = self._read
+        return read.event_id + SCOPED + read.scope if read.scope else read.event_id
 
     def _names_entity(self, field: bytes) -> bool:
         """Whether the further text that was read is the entity: it stands in this field, or in its usual one."""
-        return self._name in (field, _ENTITY) and len(self._text) <= self._id_bytes
+        read = self._read
+        return read.name in (field, _ENTITY) and len(read.text) <= self._id_bytes
 
     def _leave(self, topic: int) -> None:
         """Leave the next records to the other decoder: they are likely to be alike."""
         self._others[topic] = self._left[topic] = min(2 * self._others[topic] + 1, OTHERS)
 
-    def _read(self, value: bytes) -> "i64":
-        """Return the bits of an object's fields; 0 if it has other fields, one twice, or anything that is not plain."""
-        end: i64 = len(value)
-        at: i64 = 1
-        seen: i64 = 0
-        self._ts, self._name = -1, b""
-        if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
-            return 0
-        while at + 5 < end:  # no field is shorter, value included
-            named = _named(value, at)
-            field = named & _FIELDS
-            if named == 0 or seen & field:
-                return 0
-            seen |= field
-            if field == _OTHER:
-                self._name = value[at + 1 : at + (named >> _LENGTH) - 2]
-            at += named >> _LENGTH
-            if value[at] == 32:
-                at += 1
-            at = self._content(value, at, field)
-            if at == 0 or at >= end - 1:
-                return seen if at == end - 1 and value[at] == 125 else 0
-            if value[at] != 44:  # comma
-                return 0
-            at += 2 if value[at + 1] == 32 else 1
-        return 0
-
-    def _content(self, value: bytes, at: "i64", field: "i64") -> "i64":
-        """Read what a field has; return the position after it, or 0."""
-        if field == _TS:
-            return self._whole(value, at)
-        if field & (_P | _Y):
-            return self._fraction(value, at)
-        end = _closed(value, at)
-        if end and field == _EVENT_ID:
-            self._event_id = value[at + 1 : end - 1].decode("ascii")
-        elif end and field == _STREAM:
-            self._stream = value[at + 1 : end - 1].decode("ascii")
-        elif end:
-            self._text = value[at + 1 : end - 1]
-        return end
-
-    def _whole(self, value: bytes, at: "i64") -> "i64":
-        """Read a time; return the position after it, or 0 if it is not a whole number of at most `_DIGITS`."""
-        start = at
-        n: i64 = 0
-        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
-            n = n * 10 + value[at] - 48
-            at += 1
-        self._ts = n
-        return at if at > start and (value[start] != 48 or at == start + 1) else 0
-
-    def _fraction(self, value: bytes, at: "i64") -> "i64":
-        """Read a number of one digit before the point; return the position after it, or 0."""
-        start = at
-        n: i64 = value[at] - 48
-        if not 0 <= n <= 9:
-            return 0
-        at += 1
-        if value[at] == 46:
-            at += 1
-            first = at
-            while 48 <= value[at] <= 57:
-                if at - first < _DECIMALS:
-                    n = n * 10 + value[at] - 48
-                at += 1
-            if at == first:
-                return 0
-            self._number = float(n) / _POWERS[at - first] if at - first <= _DECIMALS else float(value[start:at])
-        else:
-            self._number = float(n)
-        return at
-
 
 #: Whether this is compiled: interpreted it takes longer than the parser.
-COMPILED: Final = not isinstance(PlainDecoder.forecast, FunctionType)
+COMPILED: Final = not isinstance(Plain.forecast, FunctionType)

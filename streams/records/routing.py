@@ -14,8 +14,7 @@ from state.events import ERASE, Rejected, erases
 from state.policies import Policies
 from state.quick import new
 from state.routes import LABELS, ROUTES, Headers, Label, Route, Routed
-from streams.records.decoding import LAST_REVISION
-from streams.records.limits import LATEST
+from streams.records.limits import LAST_REVISION, LATEST
 
 #: Why a record is a dead letter of intake or of the router, beside `streams.records.decoding.REASONS`.
 REASONS: Final = {

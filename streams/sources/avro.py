@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from streams.sources import framing
+from streams.sources import flat, framing
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, SchemaId
@@ -32,10 +32,14 @@ _WHOLE: Final = "trueup.Whole"
 
 
 class Parsed(NamedTuple):
-    """A schema as fastavro takes it, and the reader of its values, whose last argument is None."""
+    """A schema as fastavro takes it, and the reader of its values, whose last argument is None.
+
+    ``fields``: of a schema whose values `streams.sources.flat` reads.
+    """
 
     read: Callable[[io.BytesIO, Any, None], Any]
     schema: Any
+    fields: flat.Flat | None = None
 
 
 class Avro:
@@ -83,6 +87,8 @@ def _by_fingerprint(schemas: Sequence[str]) -> dict[bytes, Parsed]:
 
 def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa: ANN401 - whatever it says
     """Decode a payload; raises Unfit, with the reason, unless the schema fits it to its end."""
+    if made.fields is not None and (said := flat.read(made.fields, payload)) is not None:
+        return said
     source = _BytesIO(payload)
     try:
         found = made.read(source, made.schema, None)
@@ -150,7 +156,7 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
             return Parsed(_read_whole, whole)
     except Exception as exc:
         raise ValueError(f"it is not an Avro schema: {exc!r}") from exc
-    return Parsed(fastavro.schemaless_reader, schema)
+    return Parsed(fastavro.schemaless_reader, schema, flat.flat(schema) if flat.COMPILED else None)
 
 
 def _read_whole(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says

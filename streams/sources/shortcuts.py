@@ -13,7 +13,12 @@ from streams.sources.references import plain
 from streams.sources.specs import Spec
 
 #: Kinds of values: none; text; a finite number; a number on a scale; a time in ms; text that stands for a label.
-NOTHING, TEXT, NUMBER, SCALED, MS, LABEL = range(6)
+NOTHING: Final = 0
+TEXT: Final = 1
+NUMBER: Final = 2
+SCALED: Final = 3
+MS: Final = 4
+LABEL: Final = 5
 _KINDS: Final = {
     "event_id": TEXT,
     "scope": TEXT,

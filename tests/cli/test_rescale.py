@@ -18,7 +18,7 @@ from streams.kafka import provenance
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
-from streams.records.decoding import SCOPED
+from streams.records.limits import SCOPED
 from streams.records.routing import target
 
 

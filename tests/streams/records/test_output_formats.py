@@ -17,8 +17,8 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from streams.config.declared import OUTPUT_FORMATS
 from streams.config.settings import Settings
 from streams.records import output_avro
-from streams.records.decoding import SCOPED
 from streams.records.encoding import encoded
+from streams.records.limits import SCOPED
 from streams.records.output_avro import SCHEMAS, AvroValues, record
 from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved, event_name
 from streams.records.output_schemas import FIELDS, avro, rows, text

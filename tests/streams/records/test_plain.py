@@ -15,7 +15,7 @@ from state.policy import Policy
 from streams.records.decoding import KEY_IDS, Decoder
 from streams.records.limits import FAR_OFF, Limits
 from streams.records.plain import OTHERS, PlainDecoder
-from streams.sources.carrying import TRACE, Carrier
+from streams.sources.carrying import EVERY, TRACE, Carrier
 
 NOW = 1_700_000_000_000
 POLICIES = Policies(
@@ -29,7 +29,7 @@ def decoders() -> tuple[PlainDecoder, Decoder]:
     """Return both; the second knows no plain records, and both know the streams s and of."""
     limits, decoder = Limits(), Decoder(POLICIES, Limits())
     decoder.plain = None
-    plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    plain = PlainDecoder(limits, Carrier(TRACE), Carrier(EVERY), KEY_IDS * limits.id_bytes)
     plain.streams |= {"s": ("s", b"entity"), "of": ("of", b"account")}
     return plain, decoder
 
@@ -61,10 +61,23 @@ def test_an_entity_is_plain_in_its_field(stream: str, field: str) -> None:
     assert made == same or (made is None and same.entity == 0)
 
 
-def test_headers_are_carried() -> None:
-    made, same, *_ = both(SIMPLE, headers=(("traceparent", b"00-ab"), ("other", b"x")))
+@pytest.mark.parametrize(("more", "carried"), [(b"", 1), (b',"origin":["scores@6f/3",17]', 2)])
+def test_headers_are_carried_and_all_of_a_record_of_intake(more: bytes, carried: int) -> None:
+    sent = ("traceparent", b"00-ab"), ("other", b"x")
+    made, same, *_ = both(SIMPLE[:-1] + more + b"}", headers=sent)
     assert made == same
-    assert made.carried.headers == (("traceparent", b"00-ab"),)
+    assert made.carried.headers == sent[:carried]
+
+
+@pytest.mark.parametrize("scope", ["s", "x" * 126])
+def test_what_intake_and_router_write_is_plain(scope: str) -> None:
+    origin = "scores@6f/3", 17
+    made, same, *_ = both(orjson.dumps({"event_id": "a", "stream": "s", "p": 0.5, "origin": origin, "scope": scope}))
+    assert made == same
+    assert made.event_id == f"a\n{scope}"
+    *_, known, alike = both(orjson.dumps({"event_id": "a", "scope": scope, "y": 1.0, "ts": NOW, "revision": 3}))
+    assert known == alike
+    assert known.revision == 3
 
 
 USUAL = {
@@ -75,11 +88,19 @@ USUAL = {
     "ts": st.sampled_from([NOW, NOW - 1, 0, NOW + 300_000]),
     "entity": st.sampled_from(["e", "e f", "x" * 128]),
     "account": st.sampled_from(["a", "x" * 128]),
+    "scope": st.sampled_from(["s", "s t", "x" * 126, "x" * 127]),
+    "revision": st.sampled_from([1, 7, 2**32 - 1]),
+    "origin": st.sampled_from([["scores@6f/3", 17], ["a b", 0]]),
 }
+KINDS = ["event_id", "stream", "p", "ts"], ["event_id", "y", "ts"], ["p", "event_id", "y"]
+MORE = "", "", "entity", "account", "entity account", "scope", "scope revision", "scope origin", "origin"
 TIMES = (NOW + 300_001, NOW - FAR_OFF - 1, 10**17, 10**18, 10**19)
+ORIGINS = (["", 1], ["a", -1], ["a", 1, 1], ["a", 10**19], ["a"], ["a", "1"])
 TEXTS = ("", "vectors", "unknown", 'a"b', "a\\b", "é", "\x7f", "\n", "x" * 129)
-UNUSUAL: st.SearchStrategy[Any] = st.sampled_from([*TEXTS, *TIMES, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}])
-FIELDS = st.sampled_from([*USUAL, "x", "scope", "q", "events", "t", ""])
+UNUSUAL: st.SearchStrategy[Any] = st.sampled_from(
+    [*TEXTS, *TIMES, *ORIGINS, 2**32, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}]
+)
+FIELDS = st.sampled_from([*USUAL, "x", "q", "events", "t", ""])
 SPACES = st.sampled_from(["", "", "", "", "", "", " ", " ", "  ", "\n"])
 SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
 
@@ -87,8 +108,7 @@ SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
 @st.composite
 def near(draw: st.DrawFn) -> bytes:
     """Return the text of an object that is plain, or nearly so."""
-    names = draw(st.sampled_from([["event_id", "stream", "p", "ts"], ["event_id", "y", "ts"], ["p", "event_id", "y"]]))
-    names = names + draw(st.sampled_from([[], ["entity"], ["account"], ["entity", "account"]]))
+    names = draw(st.sampled_from(KINDS)) + draw(st.sampled_from(MORE)).split()
     record = [(name, draw(USUAL[name])) for name in draw(st.permutations(names))]
     for _ in range(draw(SEVERAL)):
         record[draw(st.integers(0, len(record) - 1))] = draw(FIELDS), draw(UNUSUAL | USUAL["p"])
@@ -132,9 +152,9 @@ def test_records_that_are_not_plain_are_tried_ever_more_rarely() -> None:
 def test_streams_that_have_more_are_left_to_the_decoder(policy: Policy) -> None:
     decoder = Decoder(Policies(default=policy), Limits())
     limits = Limits()
-    decoder.plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    decoder.plain = PlainDecoder(limits, Carrier(TRACE), Carrier(EVERY), KEY_IDS * limits.id_bytes)
     simple = Decoder(Policies(default=Policy("identity")), limits)
-    simple.plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    simple.plain = PlainDecoder(limits, Carrier(TRACE), Carrier(EVERY), KEY_IDS * limits.id_bytes)
     for each in (decoder, simple):
         each.forecast(0, b"k", SIMPLE, NOW)
     assert not decoder.plain.streams
