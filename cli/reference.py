@@ -166,9 +166,10 @@ def state_format(page: str) -> str:
 
 
 def _described(form: Form) -> str:
-    """Return where the payload of a form is described: by the class that it holds, or by what writes it, or here."""
-    module = (form.encode if form.type.__module__ == "builtins" else form.type).__module__ or "builtins"
-    return "below" if module == "builtins" else f"`{module.replace('.', '/')}.py`"
+    """Return where the payload of a form is described: by the class that it holds, or beside its code, or here."""
+    modules = (each.__module__ or "builtins" for each in (form.type, form.encode, form.decode))
+    found = next((each for each in modules if each != "builtins"), "")
+    return f"`{found.replace('.', '/')}.py`" if found else "below"
 
 
 def _part(part: KeyPart) -> str:
