@@ -35,6 +35,7 @@ FEATURES = Decoder(
     LIMITS,
 )
 
+VERSIONED = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
 WEIGHED = Decoder(Policies(default=Policy(weight="amount", label_rate="decision.chance")), LIMITS)
 
 
@@ -171,13 +172,6 @@ OUTCOME_ONLY = [
     Bad("not_json", happened(y=float("nan"))),
     *(Bad("revision", happened(revision=bad)) for bad in (0, -1, 2**32, 1.0, "1", True)),
 ]
-UNUSABLE_FEATURES = [
-    *(
-        (bad, "list")
-        for bad in (None, [], [0], [0, 0, 0], {"age": 0, "amount": 0}, "00", [0, 1.1], [0, True], [0, "0"])
-    ),
-    *((bad, "named") for bad in (None, {}, {"age": 0}, [0, 0], {"age": 0, "amount": -2}, {"age": 0, "amount": None})),
-]
 
 
 @pytest.mark.parametrize(("p", "read"), [(1.0000000000000002, 1.0), (1 + 2e-15, 1.0), (-1e-17, 0.0)])
@@ -294,11 +288,6 @@ def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
     record = orjson.loads(encode_resolved(classes))
     assert (record["raw"], record["probs"], record["y"]) == ([0.5, 0.5], [0.2, 0.3], 1)
     assert orjson.loads(encode_resolved(classes._replace(y=1e99)))["y"] == 1e99
-
-
-@pytest.mark.parametrize(("x", "stream"), UNUSABLE_FEATURES)
-def test_unusable_features_are_rejected(x: object, stream: str) -> None:
-    assert reason(forecast(made(stream=stream, x=x), FEATURES)) == "features"
 
 
 def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed() -> None:
@@ -437,15 +426,6 @@ def test_a_segment_without_a_usable_value_has_none_and_the_forecast_is_answered(
     assert found.segments == values
 
 
-@pytest.mark.parametrize("given", [None, {}, {"country": ""}, {"country": 1}, {"country": "x" * 65}, "DE"])
-def test_where_segments_are_required_a_forecast_without_is_a_dead_letter(given: object) -> None:
-    assert reason(forecast(made(stream="strict", segments=given), SEGMENTED)) == "segments"
-    assert isinstance(forecast(made(stream="strict", segments={"country": "DE"}), SEGMENTED), Forecast)
-
-
-# Events of a scope.
-
-
 def test_an_event_of_a_scope_is_another_than_that_of_its_id_alone() -> None:
     names = [forecast(made(**scope)).event_id for scope in ({}, {"scope": "a"}, {"scope": "b"})]  # type: ignore[union-attr]
     assert len(set(names)) == 3
@@ -471,11 +451,6 @@ def test_what_a_forecast_is_about_is_read_where_the_stream_says(path: str, field
     event = forecast(made(**fields), Decoder(Policies(default=Policy(entity=path)), LIMITS))
     assert isinstance(event, Forecast)
     assert event.entity == (number(name.encode()) if name else 0)
-
-
-@pytest.mark.parametrize("entity", ["", 1.5, True, ["a"], "a\nb", "x" * 129])
-def test_an_entity_is_a_name_or_a_whole_number(entity: object) -> None:
-    assert reason(forecast(made(entity=entity))) == "entity"
 
 
 @pytest.mark.parametrize(
@@ -504,17 +479,6 @@ def test_a_chance_that_is_a_number_is_that_of_every_forecast() -> None:
     assert (event.weight, event.chance) == (1.0, 0.02)
 
 
-@pytest.mark.parametrize("wrong", [None, 0, -0.5, 1.0001, True, "0.5", [0.5], float("inf")])
-def test_a_chance_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> None:
-    expected = "not_json" if wrong == float("inf") else "label_rate"
-    assert reason(forecast(made(amount=1, decision={"chance": wrong}), WEIGHED)) == expected
-
-
-@pytest.mark.parametrize("wrong", [None, -0.5, 1.1e9, True, "5", {}])
-def test_a_weight_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> None:
-    assert reason(forecast(made(amount=wrong, label_rate=1), WEIGHED)) == "weight"
-
-
 @pytest.mark.parametrize(
     ("fields", "version"),
     [
@@ -524,8 +488,7 @@ def test_a_weight_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> Non
     ],
 )
 def test_the_version_of_the_model_is_read_where_the_stream_says(fields: dict[str, Any], version: str) -> None:
-    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
-    event = forecast(made(**fields), decoder)
+    event = forecast(made(**fields), VERSIONED)
     assert isinstance(event, Forecast)
     assert event.version == version
     plain = forecast(made(**fields))
@@ -533,16 +496,49 @@ def test_the_version_of_the_model_is_read_where_the_stream_says(fields: dict[str
     assert plain.version == ""
 
 
-@pytest.mark.parametrize("fields", [{}, {"model": {"version": None}}, {"model_version": ""}, {"model_version": 1.5}])
-def test_a_forecast_without_a_version_of_the_model_is_a_dead_letter(fields: dict[str, Any]) -> None:
-    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
-    assert reason(forecast(made(**fields), decoder)) == "model_version"
+#: By the reason of its dead letter: who reads, and fields that cannot be used.
+UNUSABLE_FIELDS: dict[str, tuple[Decoder, list[dict[str, Any]]]] = {
+    "features": (
+        FEATURES,
+        [
+            *(
+                {"stream": "list", "x": x}
+                for x in (None, [], [0], [0, 0, 0], {"age": 0, "amount": 0}, "00", [0, 1.1], [0, True], [0, "0"])
+            ),
+            *(
+                {"stream": "named", "x": x}
+                for x in (None, {}, {"age": 0}, [0, 0], {"age": 0, "amount": -2}, {"age": 0, "amount": None})
+            ),
+        ],
+    ),
+    "segments": (
+        SEGMENTED,
+        [
+            {"stream": "strict", "segments": given}
+            for given in (None, {}, {"country": ""}, {"country": 1}, {"country": "x" * 65}, "DE")
+        ],
+    ),
+    "entity": (OPEN, [{"entity": given} for given in ("", 1.5, True, ["a"], "a\nb", "x" * 129)]),
+    "label_rate": (
+        WEIGHED,
+        [{"amount": 1, "decision": {"chance": chance}} for chance in (None, 0, -0.5, 1.0001, True, "0.5", [0.5])],
+    ),
+    "weight": (WEIGHED, [{"amount": given, "label_rate": 1} for given in (None, -0.5, 1.1e9, True, "5", {})]),
+    "model_version": (
+        VERSIONED,
+        [{}, {"model": {"version": None}}, {"model_version": ""}, {"model_version": 1.5}],
+    ),
+    "scope": (OPEN, [{"scope": given} for given in (None, "", 1, "a\nb", "x" * 129)]),
+}
 
 
-@pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])
-def test_a_scope_is_a_name(scope: object) -> None:
-    assert reason(forecast(made(scope=scope))) == "scope"
-    assert reason(outcome(happened(scope=scope))) == "scope"
+@pytest.mark.parametrize("why", UNUSABLE_FIELDS)
+def test_a_forecast_whose_field_is_missing_or_none_of_its_kind_is_a_dead_letter(why: str) -> None:
+    decoder, several = UNUSABLE_FIELDS[why]
+    for fields in several:
+        assert reason(forecast(made(**fields), decoder)) == why, fields
+    for fields in several if why == "scope" else ():
+        assert reason(outcome(happened(**fields))) == why, fields
 
 
 def test_id_and_scope_fit_the_rows_together() -> None:
