@@ -205,19 +205,11 @@ def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
     assert "hunter2" not in said
 
 
-def test_a_bad_streams_file_is_refused_and_says_where(tmp_path: Path) -> None:
-    path = tmp_path / "streams.toml"
-    path.write_text('[streams."fraud-*"]\ncalibrator = "plat"\n')
-    said = refused(TRUEUP_STREAMS=str(path))
-    assert 'streams."fraud-*"' in said
-    assert "platt" in said
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"closed = ", b"closed = 1\nclosed = 2"])
-def test_a_streams_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"closed = 1\nclosed = 2", b"[streams.a]\ncalibrator = 'plat'"])
+def test_a_bad_streams_file_is_refused_by_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "streams.toml"
     path.write_bytes(content)
-    refused(TRUEUP_STREAMS=str(path))
+    assert str(path) in refused(TRUEUP_STREAMS=str(path))
 
 
 def test_a_letter_that_does_not_fit_a_batch_is_refused() -> None:
@@ -270,12 +262,6 @@ def test_a_secret_file_that_is_not_there_is_refused_with_its_path() -> None:
     assert "cannot read /nowhere/password" in refused(**environment, **missing)
 
 
-def test_secrets_are_not_in_the_repr() -> None:
-    settings = Settings.from_env(SECURITY)
-    assert "ann" in repr(settings)
-    assert "hunter" not in repr(settings) + str(settings) + repr(settings.security)
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -302,13 +288,6 @@ def test_credentials_that_would_not_be_used_are_refused(protocol: str, names: st
     for name in names.split():
         said = refused(**{"TRUEUP_SECURITY_PROTOCOL": protocol, f"TRUEUP_{name}": "x"})
         assert f"TRUEUP_SECURITY_PROTOCOL is {protocol}" in said
-
-
-def test_plain_text_has_no_context_and_no_credentials() -> None:
-    security = Security()
-    assert security.context is None
-    assert security.credentials() is None
-    assert security.client_options() == {"security_protocol": "PLAINTEXT", "ssl_context": None}
 
 
 def test_tls_verifies_certificates_and_names() -> None:

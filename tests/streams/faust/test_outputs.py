@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
-from state.fence import FORECASTS, OUTCOMES
+from state.fence import FORECASTS
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Policy
@@ -60,13 +60,6 @@ class Sender:
 @pytest.fixture
 def sender() -> Sender:
     return Sender()
-
-
-@pytest.mark.parametrize(("topic", "name"), [(FORECASTS, "my-f"), (OUTCOMES, "my-o")])
-def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, name: str) -> None:
-    label, timestamp, value = encode(letter(9, topic=topic), SETTINGS, 3)
-    assert (label, timestamp) == ("dead-letters", None)
-    assert {"topic": name, "partition": 3, "offset": 9}.items() <= orjson.loads(value).items()
 
 
 def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks() -> None:
