@@ -112,17 +112,6 @@ def test_a_letter_keeps_its_key_up_to_the_limit_and_answers_keep_theirs_however_
     assert keys == {"my-c": [b"k1"], "my-r": [b"k2"], "my-d": [b"k", None, None]}
 
 
-def test_what_an_answer_carries_goes_into_its_value_and_its_headers(sender: Sender) -> None:
-    carried = Carried((("traceparent", b"00"), ("x", None)), b'{"customer":"c"}')
-    sender.send(answer(1)._replace(carried=carried), answer(2))
-    (sent,) = sender.producer.sent
-    first, second = (orjson.loads(row.value or b"") for row in sender.producer.rows("my-c"))
-    assert first.pop("carried") == {"customer": "c"}
-    assert first == orjson.loads(encode(answer(1), SETTINGS, 3)[2])
-    assert "carried" not in second
-    assert sent.headers == [list(carried.headers), []]
-
-
 def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so() -> None:
     policies = Policies([("s", Policy("histogram", on_error="raw"))], Policy("histogram"))
     sender = Sender(replace(SETTINGS, policies=policies))

@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state.entities import number
-from state.events import Calibrated, Event, Forecast, Outcome, Passed, Rejected, Resolved
+from state.events import Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Policy
 from streams.config.settings import Settings
 from streams.records.decoding import KEY_IDS, REASONS, Decoder
 from streams.records.encoding import key_of
 from streams.records.limits import Limits
-from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved
+from streams.records.output_json import encode_letter
 
 LIMITS = Limits()
 NOW = 1_357_034_400_000
@@ -265,29 +265,6 @@ def test_where_not_all_streams_are_binary_an_outcome_is_judged_when_it_meets_its
     event = VECTORS.outcome(7, b"k", happened(y=y), NOW)
     assert isinstance(event, Outcome) is accepted
     assert isinstance(outcome(happened(y=y)), Rejected)
-
-
-def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
-    served = Quantiles((0.1, 0.9), (-1.0, 1.0))
-    answer = Calibrated(b"k", "e", "numbers", Normal(0.0, 1.0), served, served, "quantile", "0" * 8, 3, 9, 12)
-    assert orjson.loads(encode_calibrated(answer)) == {
-        "event_id": "e",
-        "stream": "numbers",
-        "raw": {"mean": 0.0, "std": 1.0},
-        "quantiles": {"levels": [0.1, 0.9], "values": [-1.0, 1.0]},
-        "draw": {"levels": [0.1, 0.9], "values": [-1.0, 1.0]},
-        "calibrator": "quantile",
-        "config": "0" * 8,
-        "version": 3,
-        "ts": 9,
-        "applied": 12,
-    }
-    classwise = Classwise((0.2, 0.3))
-    made = "multiclass", 3, 9, 10, 1, False
-    classes = Resolved(b"k", "e", "classes", Probs((0.5, 0.5)), classwise, classwise, 1.0, *made)
-    record = orjson.loads(encode_resolved(classes))
-    assert (record["raw"], record["probs"], record["y"]) == ([0.5, 0.5], [0.2, 0.3], 1)
-    assert orjson.loads(encode_resolved(classes._replace(y=1e99)))["y"] == 1e99
 
 
 def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed() -> None:
