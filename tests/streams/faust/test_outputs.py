@@ -181,11 +181,6 @@ def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
     assert min(sizes[:-1]) > 17_800
 
 
-def test_outputs_are_counted_by_topic_once_all_of_them_are_acknowledged(sender: Sender) -> None:
-    sender.send(answer(1), answer(2), letter(1))
-    assert sorted(sender.counted) == [("calibrated", 2), ("dead-letters", 1)]
-
-
 def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -> None:
     class Full(Producer):
         def batch(self) -> "Full":  # type: ignore[override]
