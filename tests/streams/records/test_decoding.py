@@ -401,6 +401,7 @@ def test_a_segment_without_a_usable_value_has_none_and_the_forecast_is_answered(
     found = forecast(made(segments=given), SEGMENTED)
     assert isinstance(found, Forecast)
     assert found.segments == values
+    assert isinstance(forecast(made(stream="strict", segments={"country": "DE"}), SEGMENTED), Forecast)
 
 
 def test_an_event_of_a_scope_is_another_than_that_of_its_id_alone() -> None:
@@ -500,7 +501,7 @@ UNUSABLE_FIELDS: dict[str, tuple[Decoder, list[dict[str, Any]]]] = {
         WEIGHED,
         [{"amount": 1, "decision": {"chance": chance}} for chance in (None, 0, -0.5, 1.0001, True, "0.5", [0.5])],
     ),
-    "weight": (WEIGHED, [{"amount": given, "label_rate": 1} for given in (None, -0.5, 1.1e9, True, "5", {})]),
+    "weight": (WEIGHED, [{"amount": given, "label_rate": 1} for given in (None, -0.5, 1.1e9, True, "5", [5])]),
     "model_version": (
         VERSIONED,
         [{}, {"model": {"version": None}}, {"model_version": ""}, {"model_version": 1.5}],
