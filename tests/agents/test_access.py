@@ -10,7 +10,6 @@ import pytest
 import trustme
 
 from agents import server as servers
-from agents.server import Server
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.security import Access
 from tests.agents.serving import HOST, asked, get, serving
@@ -138,8 +137,3 @@ def test_a_secrets_file_holds_one_line(tmp_path: Path, content: str) -> None:
     path.write_text("secret\r\n")
     settings = Settings.from_env({"TRUEUP_METRICS_USERNAME": "a", "TRUEUP_METRICS_PASSWORD_FILE": str(path)})
     assert settings.access.password == "secret"  # noqa: S105 - of no system
-
-
-def test_a_certificate_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot load TRUEUP_METRICS_CERTFILE=.*nowhere\.pem: No such file"):
-        Server(HOST, 0, bytes, bool, str, access=Access(certfile=str(tmp_path / "nowhere.pem")))

@@ -10,12 +10,11 @@ from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
 
 import fastavro
 import orjson
 import pytest
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.errors import CommitFailedError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from agents import intake as module
@@ -23,7 +22,6 @@ from agents import taken_up
 from agents.intake import Intake
 from agents.worker import FAILED
 from state.witnesses import SLACK
-from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.faust.inputs import DataLossError
@@ -259,31 +257,6 @@ def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
     return {"id": event_id, "model": model, "risk": risk}
 
 
-@story
-async def test_what_is_in_force_is_written_down_before_the_first_record_under_it(
-    scene: Scene, settings: Settings
-) -> None:
-    scene.stored = {S0: OffsetAndMetadata(40, noted("6f", 2, 2, 2))}
-    scene.producer.acknowledges.clear()
-    assigned = asyncio.create_task(scene.begin())
-    scene.give(S0, score("e1"), start=40)
-    await asyncio.sleep(0.01)
-    assert not assigned.done()
-    scene.producer.acknowledges.set()
-    await assigned
-    assert scene.producer.sent == []
-    assert {topic for topic, *_ in scene.producer.announced} == {"trueup-configurations"}
-    found = in_force.read_mapped((key, value) for _, _, key, value in scene.producer.announced)
-    assert [(each.topic, each.topic_id, each.partition, each.since) for each in found] == [
-        (L0.topic, "6f", 0, 0),
-        (S0.topic, "6f", 0, 40),
-    ]
-    assert {each.configuration for each in found} == {in_force.mapping(settings)}
-    scene.producer.failure = KafkaError()
-    await scene.intake.on_partitions_assigned({S0})
-    assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
-
-
 @pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
 def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
     play: Play, caplog: pytest.LogCaptureFixture
@@ -323,17 +296,6 @@ def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str
         if t == topic
         for (key, value, stamp), headers in zip(batch.rows, batch.headers, strict=True)
     ]
-
-
-@story
-async def test_headers_of_a_trace_go_on_to_the_forecast_and_to_the_label(scene: Scene) -> None:
-    await scene.begin()
-    scene.give(S0, score("e1"), headers=TRACE)
-    scene.give(L0, {"id": "e1", "y": 1, "kind": "final"}, headers=TRACE)
-    await scene.steps()
-    assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
-    assert [headers for *_, headers in of_topic(scene, "trueup-routes")] == [[]]
-    assert [headers for *_, headers in of_topic(scene, "trueup-labels")] == [[TRACE[0]]]
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
@@ -408,19 +370,6 @@ async def test_partitions_leave_when_what_is_on_its_way_is_committed_unless_that
 
 
 @story
-async def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(scene: Scene) -> None:
-    await scene.begin()
-    scene.producer.failure = KafkaError("no")
-    scene.give(S0, score("e1"))
-    await scene.steps(1)
-    scene.give(S0, score("e2"), start=1)
-    await scene.steps()
-    assert str(scene.intake.failure) == "not acknowledged: forecasts/0 (KafkaError('no'))"
-    assert scene.producer.topics() == ["forecasts"]
-    assert scene.consumer.commits == []
-
-
-@story
 async def test_a_defect_in_a_send_ends_it_as_what_it_is(scene: Scene) -> None:
     await scene.begin()
     scene.producer.failure = ZeroDivisionError("a defect")
@@ -451,21 +400,6 @@ async def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_
         await scene.steps()
     assert scene.producer.topics() == []
     assert scene.consumer.commits == []
-
-
-@story
-async def test_a_record_that_cannot_be_mapped_ends_nothing_before_it_is_known_what_is_left_out(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = SimpleNamespace(name="a", lacking=Mock(side_effect=RecursionError))
-    scene.intake.maker.asking["scores.v3"] = cast("Any", [reader])
-    monkeypatch.setattr(module, "WAIT_MS", 1)
-    scene.give(S0, score("bad"))
-    await scene.steps(1)
-    await scene.begin()
-    scene.give(S0, score("bad"))
-    with pytest.raises(PoisonError, match=r"scores.v3/0@0 cannot be read or folded"):
-        await scene.steps(1)
 
 
 @story

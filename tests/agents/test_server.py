@@ -17,38 +17,10 @@ from tests.agents.serving import HOST, connected, get, said, serving
 from tests.e2e.world import wait_for
 
 
-class State:
-    """What the probes say."""
-
-    healthy = True
-    unready = ""
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Yield a server whose probes say what `State` says."""
-    with serving(lambda: b"trueup_ready 1\n", lambda: State.healthy, lambda: State.unready) as made:
+    with serving(lambda: b"trueup_ready 1\n") as made:
         yield made
-
-
-def test_metrics_are_what_is_exposed_now() -> None:
-    now = [b"first 1\n"]
-    with serving(lambda: now[0]) as server:
-        assert get(server, "/metrics").kind.startswith("text/plain; version=")
-        now[0] = b"second 2\n"
-        wait_for("the new text: the old one serves for a moment", lambda: get(server, "/metrics").body == "second 2\n")
-
-
-def test_a_probe_answers_for_itself_alone_and_says_why_it_is_not_ready(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(State, "unready", "the state is restored")
-    assert get(server, "/healthz") == (200, "text/plain", "yes\n")
-    assert get(server, "/readyz") == (503, "text/plain", "no: the state is restored\n")
-    monkeypatch.setattr(State, "unready", "")
-    monkeypatch.setattr(State, "healthy", False)
-    assert get(server, "/healthz") == (503, "text/plain", "no\n")
-    assert get(server, "/readyz") == (200, "text/plain", "yes\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/..%2fetc/passwd"])

@@ -1,12 +1,16 @@
-"""Damaged disks, and topics that would lose state or records: on a real broker."""
+"""Damaged disks, and topics that would lose state or records, or take records of the future: on a real broker."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from time import time
+
+import pytest
+from aiokafka.errors import InvalidTimestampError
 
 from streams.kafka import remarks, topics
 from tests.e2e.world import MakeWorld, wait_for
-from tests.events import mixed
+from tests.events import forecast, mixed
 
 
 def test_damaged_tables_of_every_partition_end_no_worker(world: MakeWorld) -> None:
@@ -48,6 +52,8 @@ def test_check_notes_how_state_and_records_may_be_lost_and_topics_are_made_to_ke
     def known(said: Callable[[], list[str]], wanted: str) -> None:
         wait_for("the brokers to know of the change", lambda: wanted in "\n".join(said()), 20)
 
+    with pytest.raises(InvalidTimestampError):
+        w.send([forecast("of the future", 0.5, int(time() * 1000) + 900_000)])
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     synced = {"min_insync_replicas": "2"}
     for label in ("calibrated", "resolved", "dead-letters", "journal"):
@@ -71,3 +77,7 @@ def test_check_notes_how_state_and_records_may_be_lost_and_topics_are_made_to_ke
     known(wrong, f"topic {w.topic('resolved')} has cleanup.policy=compact, it must be delete")
     w.configure("changelog", **kept | {"max_message_bytes": "2000000"})
     known(wrong, f"it must be at least {most}: kafka-configs.sh changes that, or lower TRUEUP_CHECKPOINT_BYTES")
+    w.configure("forecasts", cleanup_policy="delete")
+    known(wrong, f"topic {w.topic('forecasts')} has message.timestamp.after.max.ms={2**63 - 1}")
+    w.configure("forecasts", message_timestamp_type="LogAppendTime")
+    wait_for("the brokers to know of the change", lambda: "after.max.ms" not in "\n".join(wrong()), 20)

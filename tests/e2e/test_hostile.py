@@ -31,7 +31,7 @@ def test_no_record_is_unpickled_and_none_nests_or_grows_without_end(world: MakeW
     went_off = tmp_path / "went-off"
     bombs = [pickle.dumps(Bomb(went_off), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
     deep = [b"[" * 60_000, b'{"a":' * 10_000, b'{"event_id":"a","stream":"s","p":' + b"[" * 50_000]
-    large = [b'{"event_id":"a","stream":"s","p":0.5,"x":"' + b"y" * 70_000 + b'"}']
+    large = [b'{"event_id":"a","stream":"s","p":0.5,"x":"' + b"y" * 70_000 + b'"}', bytes(1_500_000)]  # beyond a fetch
     numbers = [
         b'{"event_id":"a","stream":"s","p":1e999}',
         b'{"event_id":"a","stream":"s","p":0.5,"ts":' + b"9" * 5000 + b"}",
@@ -40,10 +40,12 @@ def test_no_record_is_unpickled_and_none_nests_or_grows_without_end(world: MakeW
     # rocksdict and Faust have codecs that unpickle: no record chooses its codec, neither by its key nor by its headers.
     hostile = [*bombs, *deep, *large, *numbers]
     sent = [Sent(topic, value[:500], value, 1000) for topic in ("forecasts", "outcomes") for value in hostile]
-    w.serve([*sent, forecast("good", 0.3, 2000)])
+    w.send([*sent, forecast("good", 0.3, 2000)], max_request_size=2_000_000)
+    w.serve()
     assert not went_off.exists()
     letters = w.said("dead-letters")
     assert len(letters) == len(sent)
+    assert max(len(json.dumps(letter)) for letter in letters) < 30_000
     reasons = {"not_json", "not_object", "oversized", "probability", "timestamp", "event_id", "label"}
     assert {letter["reason"] for letter in letters} <= reasons
     assert len(w.read("calibrated")) == 1

@@ -4,10 +4,8 @@ import shutil
 import time
 from collections.abc import Iterator
 
-import orjson
-
 from tests.e2e.world import MakeWorld, Worker, wait_for
-from tests.events import Sent, forecast, outcome
+from tests.events import forecast, outcome
 
 
 def watched(worker: Worker, *names: str) -> Iterator[dict[str, float]]:
@@ -33,24 +31,6 @@ def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: Make
     assert share <= most < share + fetch + 20_000, "a fetch is buffered whole"
     assert w.applied()["forecasts_issued"] == n
     w.judge()
-
-
-def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: MakeWorld) -> None:
-    w = world(partitions=2)
-    sent: list[Sent] = []
-    for i in range(40):
-        sent.append(forecast(f"e{i}", 0.5, 1000 + 10 * i))
-        if i % 8 == 0:
-            sent.append(Sent("forecasts", f"e{i}".encode(), bytes(1_500_000), 1001 + 10 * i))
-        sent.append(outcome(f"e{i}", 1, 1002 + 10 * i))
-    w.send(sent, max_request_size=2_000_000)
-    with w.worker() as worker:
-        w.wait_until_applied()
-        assert worker.metric("dead_letters_total", reason="oversized") == 5
-    letters = w.said("dead-letters")
-    assert [letter["reason"] for letter in letters] == ["oversized"] * 5
-    assert all(len(orjson.dumps(letter)) < 30_000 for letter in letters)
-    assert w.applied()["outcomes_resolved"] + w.applied()["early_joined"] == 40
 
 
 def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row(world: MakeWorld) -> None:

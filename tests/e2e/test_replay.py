@@ -25,6 +25,14 @@ MADE = mixed(800, seed=7)
 MIDDLE = 1_000_000 + 40_000
 
 
+@pytest.fixture(scope="module")
+def live(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Return a world whose worker has served all of it."""
+    made = World(kafka, tmp_path_factory.mktemp("live"))
+    made.serve(MADE.sent)
+    return made
+
+
 def asked(world: World, wanted: Range | None = None) -> Request:
     source = resolved(world.settings, world.environment, wanted or Range())
     return Request(source, configurations(world.settings, [], []), processes=2)
@@ -48,9 +56,9 @@ def successor(world: MakeWorld, live: World) -> World:
     return world(TRUEUP_DATA_DIR=str(live.directory / "heir"), **inputs)
 
 
-def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(world: MakeWorld, tmp_path: Path) -> None:
-    live = world()
-    live.serve(MADE.sent)
+def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
+    live: World, world: MakeWorld, tmp_path: Path
+) -> None:
     heir = successor(world, live)
     request = replace(
         asked(live), output=tmp_path / "out.jsonl", write_state=heir.name, letters=tmp_path / "dead.jsonl"
@@ -80,9 +88,7 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(world: Make
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
 
 
-def test_worker_goes_on_exactly_where_replay_ended(world: MakeWorld, tmp_path: Path) -> None:
-    live = world()
-    live.serve(MADE.sent)
+def test_worker_goes_on_exactly_where_replay_ended(live: World, world: MakeWorld, tmp_path: Path) -> None:
     heir = successor(world, live)
     request = replace(asked(live, Range(to_ms=MIDDLE)), output=tmp_path / "out.jsonl", write_state=heir.name)
     result, _ = replay(request, live.environment)
@@ -99,9 +105,7 @@ def test_worker_goes_on_exactly_where_replay_ended(world: MakeWorld, tmp_path: P
     assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
 
 
-def test_side_topic_gets_the_records_with_the_name_of_the_run(world: MakeWorld, tmp_path: Path) -> None:
-    live = world()
-    live.send(MADE.sent)
+def test_side_topic_gets_the_records_with_the_name_of_the_run(live: World, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="a replay writes only to a topic of its own"):
         replay(replace(asked(live), to_topic=live.topic("calibrated")), live.environment)
     side = f"{live.name}-side"

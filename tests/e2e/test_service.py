@@ -4,25 +4,7 @@ from pathlib import Path
 from time import time
 
 from tests.e2e.world import MakeWorld, wait_for
-from tests.events import forecast, mixed, outcome
-
-
-def test_every_record_meets_exactly_one_fate(world: MakeWorld) -> None:
-    w = world()
-    made = mixed(1200)
-    w.send(made.sent)
-    with w.worker() as worker:
-        w.wait_until_applied()
-        counted = {
-            f"{topic}_{fate}": worker.metric("records_total", topic=topic, fate=fate)
-            for topic, fate in (key.split("_") for key in made.fates if key != "early_joined")
-        }
-        assert counted == {fate: n for fate, n in made.fates.items() if fate != "early_joined"}
-        assert worker.metric("lag_records") == 0
-        assert worker.stop() == 0
-    applied = w.applied()
-    assert {fate: applied[fate] for fate in made.fates} == made.fates
-    w.judge()
+from tests.events import forecast, outcome
 
 
 def test_labels_mature_are_implied_by_silence_and_revised_and_a_forecast_that_comes_again_has_its_answer(

@@ -170,27 +170,16 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name_and_without_its_va
         ("TRUEUP_CALIBRATED", "  ", "empty"),
         ("TRUEUP_METRICS_PORT", "65536", "between 0 and 65535"),
         ("TRUEUP_METRICS_PORT", "http", "http"),
-        ("TRUEUP_METRICS_STREAMS", "0", "between 1 and 10000"),
         ("TRUEUP_RECORD_BYTES", "63", "between 64 and 800000"),
-        ("TRUEUP_ID_BYTES", "256", "between 8 and 255"),
         ("TRUEUP_AHEAD_SECONDS", "nan", "between 0 and 1e+09"),
-        ("TRUEUP_LETTER_BYTES", "-1", "between 0 and 600000"),
-        ("TRUEUP_BATCH_RECORDS", "4001", "between 1 and 4000"),
-        ("TRUEUP_BATCH_BYTES", "9999", "between 10000 and"),
-        ("TRUEUP_PATIENCE_SECONDS", "-1", "between 0 and 3600"),
-        ("TRUEUP_BUFFER_RECORDS", "999", "between 1000 and"),
-        ("TRUEUP_MEMORY_BYTES", "1048575", "between 1048576 and"),
         ("TRUEUP_MEMORY_BYTES", "1Gi", "must be a whole number"),
-        ("TRUEUP_COMMIT_SECONDS", "0", "between 0.05 and 60"),
         ("TRUEUP_COMPRESSION", "brotli", "must be one of none, gzip, snappy, lz4, zstd"),
         ("TRUEUP_SESSION_SECONDS", "inf", "between 1 and 300"),
-        ("TRUEUP_SESSION_SECONDS", "0,5", "between 1 and 300"),
         ("TRUEUP_REQUEST_SECONDS", "0.4", "between 0.5 and 300"),
         ("TRUEUP_METRICS_PORT", "9464.0", "whole number"),
         ("TRUEUP_LOG_LEVEL", "chatty", "DEBUG, INFO, WARNING, ERROR"),
         ("TRUEUP_DATA_LOSS", "ignore", "stop, continue"),
         ("TRUEUP_OUTPUT_FORMAT", "xml", "must be one of json, avro"),
-        ("TRUEUP_OUTPUT_REGISTER", "true", "must be one of"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_variable_and_what_is_allowed(variable: str, value: str, allowed: str) -> None:
@@ -205,19 +194,11 @@ def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
     assert "hunter2" not in said
 
 
-def test_a_bad_streams_file_is_refused_and_says_where(tmp_path: Path) -> None:
-    path = tmp_path / "streams.toml"
-    path.write_text('[streams."fraud-*"]\ncalibrator = "plat"\n')
-    said = refused(TRUEUP_STREAMS=str(path))
-    assert 'streams."fraud-*"' in said
-    assert "platt" in said
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"closed = ", b"closed = 1\nclosed = 2"])
-def test_a_streams_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"closed = 1\nclosed = 2", b"[streams.a]\ncalibrator = 'plat'"])
+def test_a_bad_streams_file_is_refused_by_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "streams.toml"
     path.write_bytes(content)
-    refused(TRUEUP_STREAMS=str(path))
+    assert str(path) in refused(TRUEUP_STREAMS=str(path))
 
 
 def test_a_letter_that_does_not_fit_a_batch_is_refused() -> None:
@@ -270,12 +251,6 @@ def test_a_secret_file_that_is_not_there_is_refused_with_its_path() -> None:
     assert "cannot read /nowhere/password" in refused(**environment, **missing)
 
 
-def test_secrets_are_not_in_the_repr() -> None:
-    settings = Settings.from_env(SECURITY)
-    assert "ann" in repr(settings)
-    assert "hunter" not in repr(settings) + str(settings) + repr(settings.security)
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -302,13 +277,6 @@ def test_credentials_that_would_not_be_used_are_refused(protocol: str, names: st
     for name in names.split():
         said = refused(**{"TRUEUP_SECURITY_PROTOCOL": protocol, f"TRUEUP_{name}": "x"})
         assert f"TRUEUP_SECURITY_PROTOCOL is {protocol}" in said
-
-
-def test_plain_text_has_no_context_and_no_credentials() -> None:
-    security = Security()
-    assert security.context is None
-    assert security.credentials() is None
-    assert security.client_options() == {"security_protocol": "PLAINTEXT", "ssl_context": None}
 
 
 def test_tls_verifies_certificates_and_names() -> None:

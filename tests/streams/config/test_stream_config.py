@@ -57,24 +57,6 @@ def test_labels_are_as_the_stream_says() -> None:
     assert not policy("").waits
 
 
-def test_a_stream_has_every_setting_it_is_given() -> None:
-    text = """
-        [streams.s]
-        calibrator = "calibrated_regression+minimax"
-        ttl = "45d"
-        features = ["amount", "age"]
-        seed = 7
-        options = { grid = 20, buckets = 5 }
-    """
-    assert policy(text) == Policy(
-        calibrator="calibrated_regression+minimax",
-        options={"grid": 20, "buckets": 5},
-        features=("amount", "age"),
-        ttl_ms=45 * DAY,
-        seed=7,
-    )
-
-
 def test_a_stream_may_have_segments_and_pairs_of_them() -> None:
     found = policy('[streams.s]\nsegments = ["country", "channel"]\npairs = [["channel", "country"]]')
     assert (found.segments, found.pairs) == (("country", "channel"), (("channel", "country"),))

@@ -124,20 +124,6 @@ def test_a_leader_that_waits_for_its_replicas_is_asked_again_and_that_is_told() 
     assert cluster.asked[1:] == [(1, {C0: b"calibrated/0"})] * 2
 
 
-def test_a_broker_that_goes_away_is_asked_again_with_the_same_bytes() -> None:
-    cluster = Cluster({C0: 1})
-    cluster.script = [KafkaConnectionError("gone"), KafkaConnectionError("still")]
-    assert append(cluster, [C0]) == {C0: 7}
-    assert cluster.asked == [(1, {C0: b"calibrated/0"})] * 3
-
-
-def test_a_partition_without_a_leader_is_waited_for() -> None:
-    cluster = Cluster({C0: -1})
-    cluster.on_update = lambda: cluster.leaders.update({C0: 3})
-    assert append(cluster, [C0]) == {C0: 7}
-    assert cluster.asked == [(3, {C0: b"calibrated/0"})]
-
-
 def test_why_a_batch_waits_is_known_until_it_is_appended() -> None:
     cluster, said = Cluster({C0: 1, R0: -1}), list[object]()
     cluster.script = [{C0: (UnknownTopicOrPartitionError.errno, -1)}]

@@ -244,26 +244,6 @@ def test_what_nobody_asks_for_any_more_is_let_go_of(
     play(scenario)
 
 
-def test_a_pause_drops_what_is_being_unpacked_and_it_comes_when_the_partition_is_resumed(
-    play: Callable[[Scenario], None],
-) -> None:
-    async def scenario(w: World) -> None:
-        w.log.append(A, batch(ZSTD, b"a0"), batch(ZSTD, BOMB), batch(ZSTD, b"a2"))
-        w.assign(A=0)
-        assert await w.fetched() == {A: [(0, b"a0")]}
-        await w.begun()
-        w.subscriptions.pause(A)
-        assert await w.fetched(timeout=0) == {}
-        w.gate.open()
-        w.subscriptions.resume(A)
-        handed_over = asyncio.create_task(w.fetched())
-        await w.begun()
-        w.gate.open()
-        assert await handed_over == {A: [(1, "refused"), (2, b"a2")]}
-
-    play(scenario)
-
-
 def test_marks_of_transactions_before_a_batch_are_passed_and_it_is_unpacked_once(
     play: Callable[[Scenario], None],
 ) -> None:

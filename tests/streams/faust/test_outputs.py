@@ -9,14 +9,14 @@ import orjson
 import pytest
 
 from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
-from state.fence import FORECASTS, OUTCOMES
+from state.fence import FORECASTS
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
-from streams.records.encoding import EncodedRecord, encoded
+from streams.records.encoding import EncodedRecord
 from streams.records.output_avro import AvroValues
 from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved
 from streams.sources.registry import Registry
@@ -60,13 +60,6 @@ class Sender:
 @pytest.fixture
 def sender() -> Sender:
     return Sender()
-
-
-@pytest.mark.parametrize(("topic", "name"), [(FORECASTS, "my-f"), (OUTCOMES, "my-o")])
-def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, name: str) -> None:
-    ((_, value, timestamp, _),) = encoded([letter(9, topic=topic)], SETTINGS, 3)["dead-letters"]
-    assert timestamp is None
-    assert {"topic": name, "partition": 3, "offset": 9}.items() <= orjson.loads(value).items()
 
 
 def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks() -> None:
@@ -117,17 +110,6 @@ def test_a_letter_keeps_its_key_up_to_the_limit_and_answers_keep_theirs_however_
     sender.send(answer(1), joined(2), letter(3, b"k"), letter(4, b"kk"), letter(5, None))
     keys = {topic: [row.key for row in sender.producer.rows(topic)] for topic in ("my-c", "my-r", "my-d")}
     assert keys == {"my-c": [b"k1"], "my-r": [b"k2"], "my-d": [b"k", None, None]}
-
-
-def test_what_an_answer_carries_goes_into_its_value_and_its_headers(sender: Sender) -> None:
-    carried = Carried((("traceparent", b"00"), ("x", None)), b'{"customer":"c"}')
-    sender.send(answer(1)._replace(carried=carried), answer(2))
-    (sent,) = sender.producer.sent
-    first, second = (orjson.loads(row.value or b"") for row in sender.producer.rows("my-c"))
-    assert first.pop("carried") == {"customer": "c"}
-    assert first == orjson.loads(encode_calibrated(answer(1)))
-    assert "carried" not in second
-    assert sent.headers == [list(carried.headers), []]
 
 
 def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so() -> None:
@@ -197,11 +179,6 @@ def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
     sizes = [sum(len(row.value or b"") for row in sent.rows) for sent in sender.producer.sent]
     assert max(sizes) <= 20_000
     assert min(sizes[:-1]) > 17_800
-
-
-def test_outputs_are_counted_by_topic_once_all_of_them_are_acknowledged(sender: Sender) -> None:
-    sender.send(answer(1), answer(2), letter(1))
-    assert sorted(sender.counted) == [("calibrated", 2), ("dead-letters", 1)]
 
 
 def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -> None:

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
-from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
 from faust.types import TP, Message
 
@@ -26,7 +26,7 @@ from streams.faust.membership import MembershipError
 from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
 from streams.kafka import codecs
-from streams.records.merge import BEHIND, Batch
+from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, F, O, Run, buffer
 from tests.streams.fakes import record
 
@@ -172,36 +172,6 @@ def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
     assert errors == [(F0, lost)]
 
 
-class Coordination:
-    """What aiokafka's coordinator keeps of an error."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._closing = loop.create_future()
-        self._coordination_task: asyncio.Future[None] = loop.create_future()
-        self._pending_exception: Exception | None = None
-
-
-def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: LoopConsumer) -> None:
-    kafka = thread._ensure_consumer()
-
-    async def scenario() -> list[str | None]:
-        await asyncio.sleep(0)
-        said: list[str | None] = [repr(thread.expelled())]
-        kafka._coordinator = coordination = Coordination(asyncio.get_running_loop())
-        said.append(repr(thread.expelled()))
-        coordination._pending_exception = KafkaError("UnknownError()")
-        said.append(repr(thread.expelled()))
-        coordination._pending_exception = None
-        coordination._coordination_task.set_exception(KafkaError("unexpected"))
-        said.append(repr(thread.expelled()))
-        coordination._closing.set_result(None)
-        return [*said, repr(thread.expelled())]
-
-    said = run(scenario())
-    kafka._coordinator = None
-    assert said == ["None", "None", "KafkaError('UnknownError()')", "KafkaError('unexpected')", "None"]
-
-
 def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
     topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,16 +201,6 @@ def test_a_topic_is_caught_up_when_all_the_broker_had_is_buffered(consumer: Batc
     assert consumer.caught_up(F0)
     brokers.ends[F0] = 4
     assert not consumer.caught_up(F0)
-
-
-def test_control_records_at_the_end_do_not_keep_a_topic_from_being_caught_up(
-    consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    buffer(consumer, F0, 1, 2)
-    brokers.positions[F0] = brokers.ends[F0] = 3
-    assert not consumer.caught_up(F0)
-    consumer._note_positions()
-    assert consumer.caught_up(F0)
 
 
 def test_lag_counts_what_is_buffered_and_what_is_not_fetched(consumer: BatchConsumer, brokers: Brokers) -> None:
@@ -277,18 +237,6 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(consumer: Batc
     assert throttle() == []
 
 
-@pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
-def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: BatchConsumer, brokers: Brokers) -> None:
-    consumer._buffer_of(0).awaited = O0
-    for n in range(BEHIND):
-        consumer._buffer(O0, [record(O, 0, n, n, None, bytes(4 << 20))])
-    consumer._throttle()
-    assert brokers.calls == []
-    consumer._buffer(O0, [record(O, 0, BEHIND, BEHIND, None, b"")])
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([O0], []))]
-
-
 @pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize("settings", [Settings(memory_bytes=48 << 20)], ids=["a buffer of 4 MiB"])
 def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer) -> None:
@@ -305,15 +253,6 @@ def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: Bat
         consumer._throttle()
         paused.append((consumer.paused(F0), consumer.paused(O0)))
     assert paused == [(False, False), (True, False), (True, False), (False, False)]
-
-
-@pytest.mark.parametrize("settings", [Settings(memory_bytes=12 << 20)], ids=["a buffer of 1 MiB"])
-def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchConsumer, brokers: Brokers) -> None:
-    consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
-    consumer._throttle()
-    acknowledge(consumer, take(consumer, 0))
-    consumer._throttle()
-    assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
 
 
 @pytest.mark.usefixtures("brokers")
@@ -446,20 +385,6 @@ def test_a_commit_is_repeated_until_the_brokers_confirm_it_and_never_backwards(
 
 
 # -- the producer --------------------------------------------------------------------------------------------------
-
-
-def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, thread: LoopConsumer
-) -> None:
-    async def commit(_: object) -> None:
-        raise CommitFailedError("the group has already rebalanced")
-
-    thread._ensure_consumer().commit = commit
-    consumer._thread = thread
-    assert not run(consumer._commit({F0: 8}))
-    assert consumer._should_commit(F0, 8)
-    assert not thread.crashed
-    assert topology.failure is None
 
 
 class Batched:

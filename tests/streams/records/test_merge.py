@@ -115,15 +115,6 @@ def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() ->
         of.acknowledged(second)
 
 
-def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
-    for topic in (F, O):
-        of = buffer()
-        of.add(topic, made(topic, 1))
-        assert take(of, never) is None
-        assert take(of, only(topic)) is None
-        assert order(take(of, only(1 - topic))) == [(topic, 1)]
-
-
 def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone() -> None:
     of, clock = buffer(), Clock(100.0)
     of.add(O, made(O, 1, 2))

@@ -2,7 +2,6 @@
 
 import io
 import struct
-from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -14,10 +13,7 @@ from hypothesis import strategies as st
 from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.fence import FORECASTS
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from streams.config.declared import OUTPUT_FORMATS
-from streams.config.settings import Settings
 from streams.records import output_avro
-from streams.records.encoding import encoded
 from streams.records.limits import SCOPED
 from streams.records.output_avro import SCHEMAS, AvroValues, record
 from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved, event_name
@@ -168,19 +164,6 @@ def test_a_raw_answer_is_read_back(raw: Any, stream: str) -> None:
     assert shown["calibrated"] is False
     assert shown["stream"] == (stream or None)
     assert read("calibrated", MADE.of_json("calibrated", said)) == said_in(said)
-
-
-@pytest.mark.parametrize("form", OUTPUT_FORMATS)
-def test_outputs_are_written_in_the_format_of_the_settings(form: str) -> None:
-    registry = {} if form == "json" else {"TRUEUP_REGISTRY_URL": "http://127.0.0.1:9"}
-    settings = Settings.from_env({"TRUEUP_OUTPUT_FORMAT": form, **registry})
-    one, two = answer(0.5, 0.25), joined(0.5, 0.25, 1.0)
-    found = encoded([one, two], replace(settings, schema_ids={} if form == "json" else IDS), 0)
-    (first,), (second,) = found["calibrated"], found["resolved"]
-    if form == "json":
-        assert (first[1], second[1]) == (encode_calibrated(one), encode_resolved(two))
-    else:
-        assert (first[1], second[1]) == (MADE.calibrated(one), MADE.resolved(two))
 
 
 # -- schemas -------------------------------------------------------------------------------------------------------

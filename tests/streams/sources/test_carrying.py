@@ -220,12 +220,6 @@ def test_intake_hands_on_what_the_worker_would_have_carried_itself() -> None:
     assert event.carried.headers == (("x-a", b"1"), PARENT)
 
 
-def test_what_is_carried_makes_no_record_too_long() -> None:
-    value = {**VALUE, "payment": {"customer": "x" * 60_000}}
-    (_, (_, made, *_)), _ = read(SCORES, value, ())
-    assert len(made) < 500
-
-
 # -- forecasts that are dead letters -----------------------------------------------------------------------------------
 
 RAW = Policies(

@@ -73,14 +73,6 @@ def test_mapped_records_are_the_events_of_the_same_canonical_records(settings: S
     assert outcome == Outcome(4, b"7", "7", 1.0, NOW, b'{"status": "lost"}')
 
 
-def test_a_topic_of_several_sources_is_read_by_the_first_whose_when_holds(settings: Settings) -> None:
-    headers = [("id", b"e")]
-    found = decoder(settings).forecast(0, None, b'{"type": "rule", "risk": 0.5}', NOW, headers)
-    assert isinstance(found, Forecast)
-    assert (found.event_id, found.stream, found.raw) == ("e", "rules", 0.5)
-    assert decoder(settings).forecast(1, None, b'{"type": "other"}', NOW) == Passed(1, FORECASTS)
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
