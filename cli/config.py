@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.options import DONE, Commands, command, group, print_json, settings
+from state.scoring.ages import words
 from streams.config import effective_config
 from streams.config.settings import SettingsError
 from streams.sources import modes
@@ -54,9 +55,9 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _said(policy: Mapping[str, Any]) -> str:
-    kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+    kept = f"kept {words(policy['ttl_ms'])}"
     if policy["matures_ms"]:
-        kept += f", labels known after {policy['matures_ms'] / 86_400_000:g} days"
+        kept += f", labels known after {words(policy['matures_ms'])}"
     if policy["silence"] is not None:
         kept += f", no report means {policy['silence']:g}"
     named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
