@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from unicodedata import category
 
 from numpy.typing import NDArray
 
@@ -53,14 +54,14 @@ class Column:
 
 
 def is_marks(cell: str) -> bool:
-    """Whether text holds no letter and no digit, as where databases draw lines, or a dash or a dot stands for nothing.
+    """Whether text holds no letter, digit or currency: databases draw lines, and a dash or a dot stands for nothing.
 
     Examples
     --------
-    >>> is_marks("---+---"), is_marks("."), is_marks("-.5")
-    (True, True, False)
+    >>> is_marks("---+---"), is_marks("."), is_marks("-.5"), is_marks("$-")
+    (True, True, False, False)
     """
-    return not any(map(str.isalnum, cell))
+    return not any(each.isalnum() or category(each) == "Sc" for each in cell)
 
 
 def counted(count: int, what: str) -> str:
