@@ -1,5 +1,6 @@
 """A column of a table, and how a message names a cell of it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,7 @@ MISSING: Final = frozenset(
         *("None", "none", "NONE", "NULL", "Null", "null", "(null)", "[NULL]", "#NULL!"),
     ]
 )
+_FORMULA: Final = re.compile(r'="([^"]*)"')
 #: Characters of a cell that a message shows.
 _SHOWN: Final = 60
 
@@ -78,3 +80,9 @@ def quoted(cell: object) -> str:
     """Return a cell in quotes, shortened; characters that do not print are escaped."""
     text = str(cell)
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
+def unwrapped(cells: list[str]) -> list[str]:
+    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
+    first = next((cell for cell in cells if cell), "")
+    return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells

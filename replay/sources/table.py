@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from replay.sources import events, json_table, label_times, names, parquet_table, scores, text_table, times
+from replay.sources import json_table, label_times, names, parquet_table, scores, text_table, times
 from replay.sources.column import Column, counted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
@@ -298,7 +298,7 @@ def _rows(table: Text, columns: Columns) -> TableRows:
             labels = (known.ms != NEVER).astype(np.float64)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
-    ids, scored, repeated = events.joined(found, values, labels)
+    ids, scored, repeated = names.events(found, values, labels)
     notes += repeated
     count, issued = len(values), made.ms[scored]
     forecast = scored == np.arange(count)

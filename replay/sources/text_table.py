@@ -4,6 +4,7 @@ It tries encodings and separators. The header is the first row that holds all na
 the file's.
 """
 
+import codecs
 import csv
 import io
 import re
@@ -17,10 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
 
-from replay.sources.column import Column, quoted, shown
-from replay.sources.encodings import LINE, OTHERS, encoding_of
+from replay.sources.column import Column, quoted, shown, unwrapped
 from replay.sources.record import TableError
-from replay.sources.unpacking import opened
+from replay.sources.unpacking import opened, recognised
 
 #: The blank comes last, as cells may contain it. Hive writes the fifth.
 _SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
@@ -28,13 +28,23 @@ _SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
 _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
-_FORMULA: Final = re.compile(r'="([^"]*)"')
 #: The header is among the first so many rows, behind comments and titles.
 _HEAD: Final = 50
 #: So many rows of one cell may stand below a table, and so many of them are shown.
 _BELOW, _SHOWN = 9, 2
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
+
+
+#: Bytes that are decoded at once, and the longest line.
+_BLOCK, _LINE = 1 << 18, 1 << 26
+#: Encodings to propose if text is neither UTF-8 nor Western European.
+_OTHERS: Final = "another, such as cp1250 (Polish), cp1251 (Russian), cp932 (Japanese) or gb18030 (Chinese)"
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 class Text(NamedTuple):
@@ -66,10 +76,10 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     ``named``: names by option. ``#3`` is the third column, whatever its name.
     ``encoding``: None: UTF-8, UTF-16 if it looks so, else cp1252.
     """
-    decoded, nul = encoding_of(path, encoding)
+    decoded, nul = _encoding(path, encoding)
     doubt = ""
     if decoded == "cp1252" and not encoding:
-        doubt = f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {OTHERS}."
+        doubt = f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {_OTHERS}."
     notes = [doubt] * bool(doubt)
     header = _header(path, decoded, named) or _header(path, decoded, named, spaced=True)
     if header is None:
@@ -132,9 +142,52 @@ def _text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
         yield text
 
 
+def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
+    """Return the encoding that can read all of the file, and whether the file has NUL characters."""
+    with opened(path) as (file, _):
+        head = file.read(4096)
+    if not head:
+        raise TableError(f"{path} is empty")
+    recognised(path, head)
+    encoding = given or next((name for bom, name in _BOMS if head.startswith(bom)), None) or _guess(head)
+    line, nul, beyond = 1, False, False
+    with opened(path) as (file, _):
+        decoder, open_line = codecs.getincrementaldecoder(encoding)(), 0
+        while True:
+            block = file.read(_BLOCK)
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as exc:
+                # A file that was UTF-8 so far, with letters beyond ASCII, is not cp1252.
+                if encoding == "utf-8" and not given and not beyond and exc.object[: exc.start].isascii():
+                    return _encoding(path, "cp1252")
+                line += exc.object[: exc.start].count(b"\n")
+                raise TableError(
+                    f"{path}: line {line} is not {encoding}; --encoding names "
+                    f"{_OTHERS if encoding == 'cp1252' else 'another, such as cp1252'}"
+                ) from exc
+            line += text.count("\n")
+            nul = nul or "\0" in text
+            beyond = beyond or not text.isascii()
+            end = max(text.rfind("\n"), text.rfind("\r"))
+            open_line = open_line + len(text) if end < 0 else len(text) - end
+            if open_line > _LINE:
+                raise TableError(f"{path} is no table: a line of it has over {_LINE:,} characters")
+            if not block:
+                return encoding, nul
+
+
+def _guess(head: bytes) -> str:
+    """Return UTF-16 for text that has a zero in every other byte, else UTF-8."""
+    for name, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+        if zeros.count(0) > 0.4 * max(len(zeros), 2):
+            return name
+    return "utf-8"
+
+
 def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3], *, spaced: bool) -> Any:  # noqa: ANN401 - has no public name
     """Return a reader of rows. ``spaced``: whether blanks behind a separator are dropped, as between blanks always."""
-    csv.field_size_limit(LINE)
+    csv.field_size_limit(_LINE)
     spaced = spaced or separator == " "
     return csv.reader(file, delimiter=separator, strict=True, quoting=quoting, skipinitialspace=spaced)
 
@@ -261,7 +314,7 @@ def _columns(
             raise _broken(path, encoding, header, exc) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
-    bared = {at: _unwrapped(column) for at, column in cells.items()}
+    bared = {at: unwrapped(column) for at, column in cells.items()}
     found = {option: Column(option.split()[0], named[option], bared[at], rows) for option, at in there.items()}
     notes = []
     if again:
@@ -286,12 +339,6 @@ def _broken(path: Path, encoding: str, header: _Header, exc: csv.Error) -> Table
         f"{path}: the row that begins in line {begins} cannot be read ({exc}): look for a quote that is not closed, or "
         f"that is not written twice inside of a cell{twice}"
     )
-
-
-def _unwrapped(cells: list[str]) -> list[str]:
-    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
-    first = next((cell for cell in cells if cell), "")
-    return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells
 
 
 def _regular(

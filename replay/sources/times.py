@@ -88,10 +88,12 @@ class _Clock:
         return (time - _EPOCH) // _MS
 
     def named(self, moment: datetime, name: str) -> int:
-        """Return a time in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
+        """Return a time in UTC, in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
 
         Raises ValueError if it does not: EST may be New York's or Sydney's.
         """
+        if name.upper() in UNIVERSAL:
+            return self.ms(moment.replace(tzinfo=UTC))
         if "/" in name and name.casefold() != str(self._zone).casefold():
             try:
                 return self.ms(moment.replace(tzinfo=ZoneInfo(name)))
@@ -245,13 +247,9 @@ def _parsed(form: str, cell: str) -> datetime:
 
 def _formatted(form: str, cell: str, clock: _Clock) -> tuple[str, int]:
     zone = zone_of(cell) if "%Z" in form else ""
-    if not zone:
-        return form, clock.ms(_parsed(form, cell))
-    moment = _parsed(form, cell.replace(zone, "UTC", 1))
-    known = moment.tzinfo or zone.upper() in UNIVERSAL  # an offset says more than a name
-    return form, clock.ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC)) if known else clock.named(
-        moment, zone
-    )
+    moment = _parsed(form, cell.replace(zone, "UTC", 1) if zone else cell)
+    # An offset says more than a name.
+    return form, clock.named(moment, zone) if zone and moment.tzinfo is None else clock.ms(moment)
 
 
 def _wrong(
