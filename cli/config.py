@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from agents.status.number_format import duration
 from cli.options import DONE, Commands, command, group, print_json, settings
+from state.scoring.ages import words
 from streams.config import effective_config
 from streams.config.settings import SettingsError
 from streams.sources import modes
@@ -55,9 +55,9 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _said(policy: Mapping[str, Any]) -> str:
-    kept = f"kept {duration(policy['ttl_ms'])}"
+    kept = f"kept {words(policy['ttl_ms'])}"
     if policy["matures_ms"]:
-        kept += f", labels known after {duration(policy['matures_ms'])}"
+        kept += f", labels known after {words(policy['matures_ms'])}"
     if policy["silence"] is not None:
         kept += f", no report means {policy['silence']:g}"
     named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]

@@ -1,8 +1,10 @@
 """A column of a table, and how a message names a cell of it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from unicodedata import category
 
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ MISSING: Final = frozenset(
         *("None", "none", "NONE", "NULL", "Null", "null", "(null)", "[NULL]", "#NULL!"),
     ]
 )
+_FORMULA: Final = re.compile(r'="([^"]*)"')
 #: Characters of a cell that a message shows.
 _SHOWN: Final = 60
 
@@ -53,14 +56,14 @@ class Column:
 
 
 def is_marks(cell: str) -> bool:
-    """Whether text holds no letter and no digit, as where databases draw lines, or a dash or a dot stands for nothing.
+    """Whether text holds no letter, digit or currency: databases draw lines, and a dash or a dot stands for nothing.
 
     Examples
     --------
-    >>> is_marks("---+---"), is_marks("."), is_marks("-.5")
-    (True, True, False)
+    >>> is_marks("---+---"), is_marks("."), is_marks("-.5"), is_marks("$-")
+    (True, True, False, False)
     """
-    return not any(map(str.isalnum, cell))
+    return not any(each.isalnum() or category(each) == "Sc" for each in cell)
 
 
 def counted(count: int, what: str) -> str:
@@ -77,3 +80,9 @@ def quoted(cell: object) -> str:
     """Return a cell in quotes, shortened; characters that do not print are escaped."""
     text = str(cell)
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
+def unwrapped(cells: list[str]) -> list[str]:
+    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
+    first = next((cell for cell in cells if cell), "")
+    return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells

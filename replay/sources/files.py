@@ -17,6 +17,7 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import orjson
@@ -260,7 +261,8 @@ def _begun(path: Path, block: bytes) -> bytes:
     block = block.removeprefix(BOM_UTF8)
     begin = block[:4096].lstrip()
     if begin[:1] == b"[":
-        raise TableError(f"{path} is a JSON array; {_lines(begin[1:].lstrip(), path)}")
+        inside = {b"{": [{}], b"": [{}], b"[": [[]]}.get(begin[1:].lstrip()[:1], [None])
+        raise TableError(f"{path} is a JSON array; {lines(inside, '.', path)}")
     if begin[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) or b"\0" in begin[:16]:
         raise TableError(f"{path} is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 {path} > records.jsonl")
     if begin and b"{" not in begin:
@@ -271,12 +273,12 @@ def _begun(path: Path, block: bytes) -> bytes:
     return block
 
 
-def _lines(inside: bytes, path: Path) -> str:
-    """Return how to make lines of a JSON array that begins so: of objects, of lists, or of values, one a line."""
-    if inside[:1] in (b"{", b""):
-        return f"a file holds a record a line: jq -c '.[]' {path} > records.jsonl"
-    inner = ".[] | " * (inside[:1] == b"[")
-    return f"its values have no names: jq -r '{inner}@csv' {path} > table.csv, and name columns by number, such as '#1'"
+def lines(inside: list[Any], place: str, path: Path) -> str:
+    """Return how to make lines of an array at a place of a file, as jq names it: of objects, of lists, or of values."""
+    if isinstance(inside[0], dict):
+        return f"a file holds a record a line: jq -c {quote(f'{place}[]')} {path} > records.jsonl"
+    rows = quote(f"{place}[] | @csv" if isinstance(inside[0], list) else "@csv")
+    return f"its values have no names: jq -r {rows} {path} > table.csv, and name columns by number, such as '#1'"
 
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:

@@ -1,7 +1,6 @@
 """A table of JSON lines: each row is an object, and paths such as ``payment.score[1]`` name its values."""
 
 import json
-import shlex
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replay.sources.column import Column, quoted, shown
-from replay.sources.files import parsed
+from replay.sources.files import lines, parsed
 from replay.sources.record import TableError
 from replay.sources.text_table import Text
 from streams.sources.references import Read, reader
@@ -54,10 +53,9 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
                 column.append(value if isinstance(value, str) else "" if value is None else str(value))
     for option, name in named.items():
         if not any(cells[name]) and name not in first:
-            if number == 1 and (lists := [key for key, value in first.items() if isinstance(value, list)]):
-                longest = max(lists, key=lambda key: len(first[key]))
-                inner = shlex.quote(f".[{json.dumps(longest, ensure_ascii=False)}][]")
-                raise TableError(f"{path} is one object, with its rows in it: jq -c {inner} {path} > rows.jsonl")
+            if number == 1 and (lists := dict(_lists(first))):
+                longest = max(lists, key=lambda each: len(lists[each]))
+                raise TableError(f"{path} is one object, with its rows in it: {lines(lists[longest], longest, path)}")
             listed = ", ".join(shown(each) for each in list(_paths(first))[:_LISTED])
             raise TableError(f"{option.split()[0]} {shown(name)}: {path} has no such field; there are: {listed}")
     return Text({option: Column(option.split()[0], name, cells[name], rows) for option, name in named.items()}, [])
@@ -81,6 +79,16 @@ def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
     with suppress(ValueError, RecursionError):
         return json.loads(line)
     return None
+
+
+def _lists(value: dict[str, Any], path: str = ".") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of objects or lists inside an object, by their paths as jq writes them."""
+    for name, inner in value.items():
+        step = f"{path}[{json.dumps(name, ensure_ascii=False)}]"
+        if isinstance(inner, dict):
+            yield from _lists(inner, step)
+        elif isinstance(inner, list) and inner and isinstance(inner[0], list | dict):
+            yield step, inner
 
 
 def _fault(line: bytes) -> str:

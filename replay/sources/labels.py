@@ -43,6 +43,8 @@ _LIKELY: Final = {
 _MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
 #: A column with more different values holds no labels.
 _MOST: Final = 10
+#: So many numbers from 0 on may be codes, of which 2 stands for no label; more are counts.
+_CODES: Final = 3
 
 Meanings = Mapping[str, int | None]
 
@@ -138,7 +140,7 @@ def _question(
 
 
 def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
-    """Guess what values mean: the largest of numbers is 1, of other words the rarest."""
+    """Guess what values mean: the largest of numbers is 1, as all counts but 0, of other words the rarest."""
     meant = {name: known[name] for name in shown if name in known}
     try:
         order = {name: float(name) for name in shown}
@@ -149,6 +151,8 @@ def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanin
     meant |= {name: _LIKELY[name] for name in shown if name not in meant and name in _LIKELY}
     asked = sorted((name for name in shown if name not in meant), key=order.__getitem__)
     found = dict(meant) | dict.fromkeys(asked)
+    if [*sorted(order.values())] == [*range(len(order))] and len(order) > _CODES:
+        found |= dict.fromkeys(asked, 1)  # counts
     for meaning, at in ((0, 0), (1, -1)):
         if asked and meaning not in meant.values():
             found[asked[at]] = meaning

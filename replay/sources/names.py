@@ -1,11 +1,17 @@
-"""Reads columns of names: of events, streams, segments, entities and versions."""
+"""Reads columns of names: of events, streams, segments, entities and versions; and which rows are of one event."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Final
 
-from replay.sources.column import Column, quoted
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.sources.column import Column, quoted, shown
+from replay.sources.record import TableError
+from state.arrays import Floats
 
 #: Text that means *no name*. NA and - are names.
 _NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
@@ -60,3 +66,40 @@ def repeated(column: Column, found: Sequence[str]) -> list[str]:
         "used (conflict). If each row is an event of its own, leave out --id; --entity names what rows share."
     )
     return [said]
+
+
+def events(
+    found: Mapping[str, Column], values: Floats, labels: Floats
+) -> tuple[list[str], NDArray[np.intp], list[str]]:
+    """Return by row the id of its event and the row that has its score; and a sentence on ids that repeat."""
+    if "--id" not in found:
+        _require_pairs(values, labels, found["--label"].name)
+        return [str(n) for n in range(len(values))], np.arange(len(values)), []
+    names = ids(found["--id"])
+    scored = _scored(names, values, labels)
+    forecast = scored == np.arange(len(names))
+    numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
+    return names, scored, repeated(numbered, list(compress(names, forecast)))
+
+
+def _scored(ids: Sequence[str], values: Floats, labels: Floats) -> NDArray[np.intp]:
+    """Return by row which row has the score of its event.
+
+    It is another one if a label stands in a row of its own. A row whose event has no score anywhere is its own.
+    """
+    rows = np.arange(len(ids))
+    alone = np.flatnonzero(np.isnan(values) & ~np.isnan(labels))
+    if len(alone):
+        first = {ids[row]: row for row in np.flatnonzero(~np.isnan(values))[::-1].tolist()}
+        rows[alone] = [first.get(ids[row], row) for row in alone.tolist()]
+    return rows
+
+
+def _require_pairs(values: Floats, labels: Floats, label: str) -> None:
+    """Raise TableError if scores and labels stand in rows of their own, and nothing says which belong together."""
+    scored, labelled = ~np.isnan(values), ~np.isnan(labels)
+    if labelled.any() and not (scored & labelled).any():
+        raise TableError(
+            f"--label {shown(label)}: no row with a label has a score. If scores and labels of an event have "
+            "rows of their own, name its id by --id, and when a label was known by --label-time"
+        )

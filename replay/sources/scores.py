@@ -33,8 +33,8 @@ _GROUPED: Final = {
     mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII)
     for mark, other in (".,", ",.")
 }
-#: A number with a mark of three characters or less before or behind it.
-_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019 ]*\d)\s*([^\d\s.,+-]{1,3})?")
+#: A number, or the dash that accountants write for 0, with a mark of three characters or less before or behind it.
+_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019 ]*\d|-)\s*([^\d\s.,+-]{1,3})?")
 #: Blanks of any width, and a minus or a dash.
 _FOREIGN: Final = re.compile(r"\s|[\u2212\u2013]")
 #: A list of several values in brackets.
@@ -112,8 +112,9 @@ def _amounts(column: Column, cells: list[str]) -> list[str]:
     (most, _), *others = Counter(mark for mark, cell in zip(marks, cells, strict=True) if cell).most_common()
     if others:
         at = next(at for at, mark in enumerate(marks) if cells[at] and mark != most)
-        raise column.wrong(at, f", and other cells are in {most or 'no currency'}: write all in one")
-    return [match[2] if match else cell for match, cell in zip(found, cells, strict=True)]
+        raise column.wrong(at, f", which is not written in {most or 'no currency'}, as others are: write all alike")
+    numbers = (match[2] if match else cell for match, cell in zip(found, cells, strict=True))
+    return ["0" if number == "-" else number for number in numbers]
 
 
 def _is_currency(mark: str) -> bool:

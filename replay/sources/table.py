@@ -24,6 +24,7 @@ from replay.sources.column import Column, counted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
+from replay.sources.text_table import Text
 from replay.sources.times import NEVER
 from replay.sources.unpacking import PARQUET, begins, holds_json
 from state.arrays import Floats, Integers
@@ -268,6 +269,15 @@ def read(path: Path, columns: Columns) -> TableRows:
         table = json_table.read(path, columns.named)
     else:
         table = text_table.read(path, columns.named, columns.encoding)
+    try:
+        return _rows(table, columns)
+    except TableError as exc:
+        if table.doubt and not str(exc).isascii():
+            raise TableError(f"{exc}. {table.doubt}") from exc
+        raise
+
+
+def _rows(table: Text, columns: Columns) -> TableRows:
     found = dict(table.columns)
     notes = list(table.notes)
     for option in sorted(found.keys() & {"--id", "--entity", *(f"--segments {name}" for name in columns.segments)}):
@@ -288,7 +298,7 @@ def read(path: Path, columns: Columns) -> TableRows:
             labels = (known.ms != NEVER).astype(np.float64)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
-    ids, scored, repeated = _events(found, values, labels, columns)
+    ids, scored, repeated = names.events(found, values, labels)
     notes += repeated
     count, issued = len(values), made.ms[scored]
     forecast = scored == np.arange(count)
@@ -309,43 +319,6 @@ def read(path: Path, columns: Columns) -> TableRows:
     said = ids, streams, segments, texts, numbers
     rows = TableRows(values, labels, issued, known.ms, *said, silent, forecast, list(dict.fromkeys(notes)))
     return _used(rows, found["--score"].rows)
-
-
-def _events(
-    found: Mapping[str, Column], values: Floats, labels: Floats, columns: Columns
-) -> tuple[list[str], NDArray[np.intp], list[str]]:
-    """Return by row the id of its event and the row that has its score; and a sentence on ids that repeat."""
-    if columns.id is None:
-        _require_pairs(values, labels, columns)
-        return [str(n) for n in range(len(values))], np.arange(len(values)), []
-    ids = names.ids(found["--id"])
-    scored = _scored(ids, values, labels)
-    forecast = scored == np.arange(len(ids))
-    numbered = replace(found["--id"], rows=list(compress(found["--id"].rows, forecast)))
-    return ids, scored, names.repeated(numbered, list(compress(ids, forecast)))
-
-
-def _scored(ids: Sequence[str], values: Floats, labels: Floats) -> NDArray[np.intp]:
-    """Return by row which row has the score of its event.
-
-    It is another one if a label stands in a row of its own. A row whose event has no score anywhere is its own.
-    """
-    rows = np.arange(len(ids))
-    alone = np.flatnonzero(np.isnan(values) & ~np.isnan(labels))
-    if len(alone):
-        first = {ids[row]: row for row in np.flatnonzero(~np.isnan(values))[::-1].tolist()}
-        rows[alone] = [first.get(ids[row], row) for row in alone.tolist()]
-    return rows
-
-
-def _require_pairs(values: Floats, labels: Floats, columns: Columns) -> None:
-    """Raise TableError if scores and labels stand in rows of their own, and nothing says which belong together."""
-    scored, labelled = ~np.isnan(values), ~np.isnan(labels)
-    if labelled.any() and not (scored & labelled).any():
-        raise TableError(
-            f"--label {shown(columns.label)}: no row with a label has a score. If scores and labels of an event have "
-            "rows of their own, name its id by --id, and when a label was known by --label-time"
-        )
 
 
 def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:

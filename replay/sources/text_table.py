@@ -11,13 +11,14 @@ import re
 import shlex
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
 
-from replay.sources.column import Column, quoted, shown
+from replay.sources.column import Column, quoted, shown, unwrapped
 from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
@@ -27,13 +28,14 @@ _SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
 _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
-_FORMULA: Final = re.compile(r'="([^"]*)"')
 #: The header is among the first so many rows, behind comments and titles.
 _HEAD: Final = 50
-#: So many rows of one cell may stand below a table.
-_BELOW: Final = 2
+#: So many rows of one cell may stand below a table, and so many of them are shown.
+_BELOW, _SHOWN = 9, 2
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
+
+
 #: Bytes that are decoded at once, and the longest line.
 _BLOCK, _LINE = 1 << 18, 1 << 26
 #: Encodings to propose if text is neither UTF-8 nor Western European.
@@ -50,15 +52,19 @@ class Text(NamedTuple):
 
     columns: Mapping[str, Column]
     notes: Sequence[str]
+    #: What to say where a cell looks wrong, if the encoding was guessed.
+    doubt: str = ""
 
 
 class _Header(NamedTuple):
-    """Cells of the header, the number of its row, the separator, and whether blanks behind it are dropped."""
+    """Cells of the header, or of the first row; how many rows there are up to it, the separator, and more."""
 
     cells: Sequence[str]
     number: int
     separator: str
+    #: Whether blanks behind a separator are dropped, and whether the table has a header.
     spaced: bool
+    there: bool
 
 
 def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> Text:
@@ -71,11 +77,10 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     ``encoding``: None: UTF-8, UTF-16 if it looks so, else cp1252.
     """
     decoded, nul = _encoding(path, encoding)
-    notes = []
+    doubt = ""
     if decoded == "cp1252" and not encoding:
-        notes.append(
-            f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {_OTHERS}."
-        )
+        doubt = f"The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names {_OTHERS}."
+    notes = [doubt] * bool(doubt)
     header = _header(path, decoded, named) or _header(path, decoded, named, spaced=True)
     if header is None:
         there = max(
@@ -86,7 +91,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
             try:
                 places(path, there, named)
             except TableError as exc:
-                raise TableError(f"{exc}{f'. {notes[0]}' if notes else ''}") from exc
+                raise TableError(f"{exc}{f'. {doubt}' if doubt else ''}") from exc
         raise TableError(
             f"{path} has no row that can be read: a comma, a semicolon, a tab, |, ^, ~ or a blank is between columns"
         )
@@ -99,11 +104,11 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     if nul:
         _no_nul(columns)
     notes += passed
-    if not header.number:
-        notes.append("The table has no header: its first row is a row like the others.")
-    if header.number > 1:
+    if not header.there:
+        notes.append(f"The table has no header: row {header.number + 1} is a row like the others.")
+    elif header.number > 1:
         notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
-    return Text(columns, notes)
+    return Text(columns, notes, doubt)
 
 
 def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[str, int]:
@@ -212,7 +217,7 @@ def _header(path: Path, encoding: str, named: Mapping[str, str], *, spaced: bool
         for number, row in enumerate(rows, 1):
             if len(row) >= max([2, *numbers]) and names <= set(map(_named, row)):
                 none = any(_DIGIT.match(row[at]) for at in told)
-                return _Header(row, number - 1 if none else number, separator, spaced)
+                return _Header(row, number - none, separator, spaced, not none)
     return None
 
 
@@ -288,6 +293,7 @@ def _columns(
     head = header.cells[mark:behind]
     again: list[int] = []
     below: list[tuple[int, list[str]]] = []
+    passed: list[tuple[int, list[str]]] = []
     with _text(path, encoding) as file:
         reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL, spaced=header.spaced)
         try:
@@ -296,16 +302,11 @@ def _columns(
             while batch := list(islice(reader, _ROWS)):
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
-                heads = [at for at, row in enumerate(batch) if row[mark:behind] == head] if header.number else []
-                if heads:
-                    same = {at for at in heads if list(map(_named, batch[at])) == names}
-                    again += [numbers[at] for at in sorted(same)]
-                    numbers = [number for at, number in enumerate(numbers) if at not in same]
-                    batch = [row for at, row in enumerate(batch) if at not in same]
-                if set(map(len, batch)) != {width}:
-                    batch, numbers = _regular(path, batch, numbers, width, least, below)
-                elif below:
-                    raise _uneven(path, *below[0], width, least)
+                heads = [at for at, row in enumerate(batch) if row[mark:behind] == head] if header.there else []
+                same = {numbers[at] for at in heads if list(map(_named, batch[at])) == names}
+                again += sorted(same)
+                if same or below or set(map(len, batch)) != {width}:
+                    batch, numbers = _regular(path, batch, numbers, width, least, same, below, passed)
                 rows.extend(numbers)
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
@@ -313,14 +314,15 @@ def _columns(
             raise _broken(path, encoding, header, exc) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
-    bared = {at: _unwrapped(column) for at, column in cells.items()}
+    bared = {at: unwrapped(column) for at, column in cells.items()}
     found = {option: Column(option.split()[0], named[option], bared[at], rows) for option, at in there.items()}
     notes = []
     if again:
         notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
-    if below:
-        listed = "; ".join(f"row {number}, {quoted(row[0])}" for number, row in below)
-        notes.append(f"What stands below the table was passed over: {listed}.")
+    if passed := passed + below:
+        listed = "; ".join(f"row {number}, {quoted(row[0])}" for number, row in passed[:_SHOWN])
+        more = f" ({len(passed):,} in all)" if len(passed) > _SHOWN else ""
+        notes.append(f"What stands below the table was passed over: {listed}{more}.")
     return found, notes
 
 
@@ -339,29 +341,35 @@ def _broken(path: Path, encoding: str, header: _Header, exc: csv.Error) -> Table
     )
 
 
-def _unwrapped(cells: list[str]) -> list[str]:
-    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
-    first = next((cell for cell in cells if cell), "")
-    return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells
-
-
 def _regular(
     path: Path,
     batch: Sequence[list[str]],
     numbers: Sequence[int],
     width: int,
     least: int,
+    heads: AbstractSet[int],
     below: list[tuple[int, list[str]]],
+    passed: list[tuple[int, list[str]]],
 ) -> tuple[list[list[str]], list[int]]:
-    """Return rows without blank ones; a row with too many or too few cells is an error.
+    """Return rows without blank ones and headers; a row with too many or too few cells is an error.
 
+    ``heads``: the numbers of the rows where the header stands again.
     ``below``: gets the rows of one cell behind which no other row stands, as databases count what they wrote.
+    ``passed``: gets them if the header stands again behind them, in the next of joined files.
     """
     found, kept = [], []
     for number, row in zip(numbers, batch, strict=True):
+        if number in heads:
+            passed += below
+            below.clear()
+            continue
         if len(row) < 2 and not any(map(str.isalnum, "".join(row))):
             continue
-        if len(row) == 1 < least and len(below) < _BELOW:
+        if (
+            len(row) == 1 < least
+            and len(below) < _BELOW
+            and not any(row[0].count(each) == width - 1 for each in _SEPARATORS[:4])
+        ):
             below.append((number, row))
             continue
         if below:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache, partial
-from itertools import product
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from replay.sources.column import Column, counted, quoted
 from replay.sources.record import TableError
+from replay.sources.time_formats import UNIVERSAL, bare, forms, zone_of
 from state.arrays import Integers
 from state.scoring.ages import DAY_MS
 
@@ -52,44 +52,12 @@ _ISO: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
-#: A number since 1970 with marks between its thousands.
-_GROUPED: Final = re.compile(r"\d{1,3}([,.' ])\d{3}(?:\1\d{3}){2,5}", re.ASCII)
 #: A number with an exponent: spreadsheets cut digits, others leave out zeros. A column was cut if the last digit of
 #: every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(\d\d)", re.ASCII)
 _CUT_MS: Final = 100_000
 #: A time of day, or a duration as pandas writes it.
 _OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
-#: Other formats of times. One that fits is proposed, not used.
-_DATES: Final = (
-    *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
-    *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
-    *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
-    "%a %b %d %Y",
-    *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d", "%Y年%m月%d日"),
-)
-_CLOCKS: Final = (
-    *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M:%S.%f %p", " %H.%M.%S"),
-    *(
-        " %I:%M%p",
-        " %I.%M.%S %p",
-        " %I.%M.%S.%f %p",
-        ", %H:%M",
-        ", %H:%M:%S",
-        ", %I:%M %p",
-        ", %I:%M:%S %p",
-        ":%H:%M:%S",
-        ":%H:%M:%S.%f",
-        "T%H:%M:%S",
-        " %H:%M:%S,%f",
-        "-%H.%M.%S.%f",
-        " @ %H:%M:%S.%f",
-    ),
-)
-_OTHERS: Final = (
-    *("%Y%m", "%Y-%m", "%Y/%m", "%Y%m%d%H", "%Y-%j", "%Y%j", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
-    *(f"%a {day} %H:%M:%S {rest}" for day in ("%b %d", "%d %b") for rest in ("%Y", "%Z %Y", "%z %Y", "%Y %Z")),
-)
 #: A format is proposed after so many cells were tried.
 _TRIED: Final = 10_000
 
@@ -120,10 +88,12 @@ class _Clock:
         return (time - _EPOCH) // _MS
 
     def named(self, moment: datetime, name: str) -> int:
-        """Return a time in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
+        """Return a time in UTC, in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
 
         Raises ValueError if it does not: EST may be New York's or Sydney's.
         """
+        if name.upper() in UNIVERSAL:
+            return self.ms(moment.replace(tzinfo=UTC))
         if "/" in name and name.casefold() != str(self._zone).casefold():
             try:
                 return self.ms(moment.replace(tzinfo=ZoneInfo(name)))
@@ -152,7 +122,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     if not isinstance(column.cells, list):
         kind, ms = "", column.cells.astype(np.int64)
     else:
-        texts = ["" if of_label and _NO_DATE.fullmatch(cell) else _spaced(cell) for cell in column.present()]
+        texts = ["" if of_label and _NO_DATE.fullmatch(cell) else bare(cell) for cell in column.present()]
         tell = partial(_formatted, form) if form else _usual
         kinds, ms = _told(texts, tell, clock)
         if form and not only and kinds.keys() == {""}:
@@ -199,11 +169,6 @@ def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _C
     return [f"{column.option} {column.name!r}: {many} later than now; the first is {column.at(at)}, {_date(ms[at])}."]
 
 
-def _spaced(cell: str) -> str:
-    """Return a cell with plain blanks: some spreadsheets and browsers write a narrow one before AM and PM."""
-    return cell if cell.isascii() else cell.replace("\u202f", " ").replace("\u00a0", " ")
-
-
 def ends(moments: Integers, zone: tzinfo) -> Integers:
     """Return the end of the day (in a zone), minute or second to which each time was rounded, ms.
 
@@ -236,8 +201,6 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
             return ISO, clock.ms(datetime.fromisoformat(cell))
         except ValueError:
             pass  # as related programs write it
-    if grouped := _GROUPED.fullmatch(cell):
-        cell = cell.replace(grouped[1], "")
     if _NUMBER.fullmatch(cell):
         return _number(cell, clock)
     match = _ISO.fullmatch(cell)
@@ -275,21 +238,18 @@ def _parsed(form: str, cell: str) -> datetime:
     try:
         time = datetime.strptime(cell, form)  # noqa: DTZ007 - the zone is the clock's if the format has none
     except ValueError:
-        # More digits than microseconds have, an offset of hours alone, the name of a zone behind its offset, or a whole
-        # number that was stored as a float.
+        # More digits than microseconds have, an offset of hours alone, or a whole number that was stored as a float.
         other = re.sub(r"([.,]\d{6})\d+", r"\1", cell.removesuffix(".0"))
-        other = re.sub(r"([+-]\d{4}) \([\w ]+\)$", r"\1", other)
         other = re.sub(r"([+-]\d\d)$", r"\g<1>00", other) if form.endswith("%z") else other
         time = datetime.strptime(other, form)  # noqa: DTZ007 - the same
-    if "%Z" in form and time.tzinfo is None:
-        if not re.search("UTC|GMT", cell, re.IGNORECASE):
-            raise ValueError(cell)  # a zone of this machine
-        time = time.replace(tzinfo=UTC)
     return time
 
 
 def _formatted(form: str, cell: str, clock: _Clock) -> tuple[str, int]:
-    return form, clock.ms(_parsed(form, cell))
+    zone = zone_of(cell) if "%Z" in form else ""
+    moment = _parsed(form, cell.replace(zone, "UTC", 1) if zone else cell)
+    # An offset says more than a name.
+    return form, clock.named(moment, zone) if zone and moment.tzinfo is None else clock.ms(moment)
 
 
 def _wrong(
@@ -324,9 +284,11 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
     """Return the message for a cell of unknown format, if others have it, too."""
     if _OF_DAY.fullmatch(cell):
         return f", which is no date; {column.option} needs a column with dates"
-    if (match := _ISO.fullmatch(cell)) and match[15]:
-        return f", which names the zone {match[15]!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
-    if fits := _fitting(unknown[:_TRIED], clock):
+    match, fits = _ISO.fullmatch(cell), _fitting(unknown[:_TRIED], clock)
+    zone = match[15] if match else "" if fits else zone_of(cell)
+    if zone and zone not in UNIVERSAL:
+        return f", which names the zone {zone!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
+    if fits:
         listed = " or ".join(f"{column.option}-format '{each}'" for each in fits)
         said = f"is not ISO 8601; say how it is written: {listed}"
     elif _NUMBER.fullmatch(cell):
@@ -349,15 +311,12 @@ def formats(text: str) -> list[str]:
 
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
     """Return the formats by which most cells are plausible times."""
-    made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z", " GMT%z")))
-    some = [form for form in (*made, *_OTHERS) if any(_fits(form, cell, clock) for cell in cells[:2])]
+    some = dict.fromkeys(form for cell in cells[:2] for form in forms(cell) if _fits(form, cell, clock))
     fits = {form: sum(_fits(form, cell, clock) for cell in cells) for form in some}
     return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]
 
 
 def _fits(form: str, cell: str, clock: _Clock) -> bool:
-    if cell.isdecimal() and len(cell) != len(datetime(2024, 1, 1).strftime(form)):  # noqa: DTZ001 - only its length
-        return False  # strptime takes fewer digits
     try:
         return clock.span[0] <= _formatted(form, cell, clock)[1] < clock.span[1]
     except ValueError:

@@ -91,7 +91,7 @@ def holds_json(path: Path) -> bool:
 
 def recognised(path: Path, first: bytes) -> None:
     """Raise TableError if the content does not begin as text."""
-    if first.startswith((*_PACKED, *_ELSE)):
+    if first.startswith((*_PACKED, *_ELSE)) or first[257:262] == b"ustar":
         raise TableError(f"{path} holds a packed file: unpack it first")
     if first.startswith(_OTHERS) or _ZEROS in first.rstrip(b"\0"):
         raise TableError(

@@ -369,7 +369,7 @@ NO_MAP = (
     [
         (
             'matures = "45d"\nsilence = 0\nttl = "60d"',
-            "kept 60 d, labels known after 45 d, no report means 0",
+            "kept 60d, labels known after 45d, no report means 0",
             {"silence": 0},
         ),
         ('shadow = ["identity"]', ", challengers identity (", {}),

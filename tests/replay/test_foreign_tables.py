@@ -101,6 +101,8 @@ def test_log_odds_of_certain_scores_are_infinite(tmp_path: Path) -> None:
         (("1.234,50 €", "12,00 €"), [1234.5, 12]),
         (("EUR 1234.50", "EUR 12"), [1234.5, 12]),
         (("1\u2009234,5", "\u20130,5"), [1234.5, -0.5]),
+        (("$5.00", "$-"), [5, 0]),
+        (("$ -   ", "$5.00"), [0, 5]),
     ],
 )
 def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
@@ -114,7 +116,9 @@ def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
     ("text", "columns", "note"),
     [
         (f"{HEADER}\n{ROWS}\n".replace("\n.5", f"\n{HEADER}\n.5"), PLAIN, "stands again in row 3 and was passed over"),
-        (f"{ROWS}\n", NUMBERED, "The table has no header"),
+        (f"{ROWS}\n", NUMBERED, "The table has no header: row 1"),
+        (f"@relation scores\n@attribute y {{0,1}}\n@data\n{ROWS}\n", NUMBERED, "The table has no header: row 4"),
+        (f'{HEADER}\n{ROWS}\n\nFrauds\n"(c) 2026, all rights"\nConfidential\nBy: Ana\n', PLAIN, "(4 in all)"),
         (f"{HEADER}\n{ROWS}\n", NUMBERED, ""),
         (f"{HEADER}\n{ROWS}\n.,1,(null)\n", PLAIN, ""),
         (normalize("NFD", f"Prüfwert,y,t\n{ROWS}\n"), Columns(normalize("NFC", "Prüfwert"), "y", "t"), ""),
@@ -169,10 +173,11 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             "row 3 holds '1,250', which may be 1250 or a fraction",
         ),
         (f"{HEADER},amount\n.5,1,2026-01-01,12K\n", WEIGHED, "12K"),
+        (f"{HEADER},amount\n.5,1,2026-01-01,5 €\n.5,1,2026-01-01,€\n", WEIGHED, "row 3 holds '€'"),
         (
             f"{HEADER},amount\n.5,1,2026-01-01,$5\n.5,1,2026-01-01,$6\n.5,1,2026-01-01,£5\n",
             WEIGHED,
-            "row 4 holds '£5', and other cells are in .*: write all in one",
+            "row 4 holds '£5', which is not written in .*: write all alike",
         ),
         (
             f"id,{HEADER}\n99999,.5,1,2026-01-01\n1e+05,.5,1,2026-01-01\n",
@@ -199,6 +204,8 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (labelled("100%", "0%"), PLAIN, "--labels 0%=0,100%=1"),
         (labelled("fraud", "none", "none"), PLAIN, "--labels fraud=1,none=0"),
         (labelled("b1", "b0", "b0"), PLAIN, "--labels b0=0,b1=1"),
+        (labelled("0", "1", "2", "3", "4"), PLAIN, "--labels 0=0,1=1,2=1,3=1,4=1;"),  # counts
+        (labelled("0", "1", "2"), PLAIN, "--labels 0=0,1=1,2=skip;"),  # codes
         (labelled("TP", "FP", "TN", "FN"), PLAIN, "--labels TP=1,FP=0,TN=0,FN=1"),
         # Times that lack digits or an offset, and such as could be read in two ways.
         (timed("1.767226E+09"), PLAIN, r"row 2 holds '1.767226E\+09', whose last digits were cut"),
@@ -210,6 +217,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("2024-001"), PLAIN, "--time-format '%Y-%j'"),
+        (timed("2026-01-13 오후 1:28"), PLAIN, "write it as 2024-01-31, or say how"),  # in the afternoon
         (timed("2024q1"), PLAIN, "write it as 2024-01-31, or say how"),
         (f"{HEADER}\n.5,1,2026-01-02\n.5,1,2026-31-01\n.5,1,2026-30-01\n", PLAIN, "row 3 holds '2026-31-01'"),
         # Rows that are none are named as such only at the end, and few.
@@ -240,12 +248,15 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("01JAN2026:10:00:00.000"), PLAIN, "--time-format '%d%b%Y:%H:%M:%S.%f'"),  # SAS
         (timed("2026-01-13-10.00.00.000000"), PLAIN, r"--time-format '%Y-%m-%d-%H\.%M\.%S\.%f'"),  # Db2
         (timed('"Jan 13, 2026 @ 10:00:00.000"'), PLAIN, r"--time-format '%b %d, %Y @ %H:%M:%S\.%f'"),  # Kibana
-        (
-            timed("Tue Jan 13 2026 10:00:00 GMT+0100 (Central European Standard Time)"),
-            PLAIN,
-            "'%a %b %d %Y %H:%M:%S GMT%z'",
-        ),
-        (timed("Tue 13 Jan 10:00:00 2026 UTC"), PLAIN, "'%a %d %b %H:%M:%S %Y %Z'"),  # PostgreSQL
+        (timed("Mon Jan 12 2026 10:00:00 GMT+0100 (Central European Time)"), PLAIN, "'%a %b %d %Y %H:%M:%S %Z%z'"),
+        (timed("Mon 12 Jan 2026 10:00:00"), PLAIN, "'%a %d %b %Y %H:%M:%S'"),  # PostgreSQL
+        (timed("Mon Jan 12 10:00:00.123456 2026 UTC"), PLAIN, r"'%a %b %d %H:%M:%S\.%f %Y %Z'"),
+        (timed("Mon Jan 12 10:00:00 CET 2026"), PLAIN, "names the zone 'CET'; --time-zone"),
+        (timed("2026. 1. 13 10:00:00"), PLAIN, r"'%Y\. %m\. %d %H:%M:%S'"),
+        (timed("13. 1. 2026 10:00:00"), PLAIN, r"'%d\. %m\. %Y %H:%M:%S'"),
+        (timed("13/01/2026 10:00:00 p. m."), PLAIN, "'%d/%m/%Y %I:%M:%S %p'"),
+        (timed("[13/Jan/2026:10:00:00 +0000]"), PLAIN, "'%d/%b/%Y:%H:%M:%S %z'"),
+        (timed("2026年1月13日 10:00"), PLAIN, "'%Y年%m月%d日 %H:%M'"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
@@ -259,10 +270,16 @@ def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
     ("text", "encoding", "said"),
     [
         ("оценка;y;t\n.5;1;2026-01-01\n", "cp1251", r"there are: îöåíêà, y, t\. .* cp1251 \(Russian\)"),
+        (
+            "p;y;t\n.5;żądanie;2026-01-01\n.5;nie;2026-01-01\n",
+            "cp1250",
+            r"'¿¹danie' means .* --encoding names .* cp1250",
+        ),
+        ("p;y;t\n.5;1;2026年1月1日\n", "cp932", r"holds '2026”N.*--encoding names .* cp932"),
         ("不正;y;t\n.5;1;2026-01-01\n", "cp932", r"line 1 is not cp1252; --encoding names .* cp932 \(Japanese\)"),
     ],
 )
-def test_letters_of_another_encoding_are_said_where_a_name_is_not_found(
+def test_another_encoding_is_proposed_where_letters_may_be_wrong(
     tmp_path: Path, text: str, encoding: str, said: str
 ) -> None:
     (path := tmp_path / "in.csv").write_bytes(text.encode(encoding))
@@ -369,6 +386,36 @@ def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
 def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[float]) -> None:
     lines = "".join(f".5;{label};2026-01-01\n" for label in written.split())
     assert np.array_equal(rows(tmp_path, f"p;y;t\n{lines}").labels, y, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("time", "utc"),
+    [
+        ("Wed Jul 01 10:00:00 CEST 2026", "2026-07-01T08:00"),
+        ("Wed Jan 07 10:00:00 UTC 2026", "2026-01-07T10:00"),
+    ],
+)
+def test_a_zone_between_a_clock_and_a_year_is_read_by_its_name(tmp_path: Path, time: str, utc: str) -> None:
+    columns = Columns("p", "y", "t", zone=ZoneInfo("Europe/Berlin"), time_format="%a %b %d %H:%M:%S %Z %Y")
+    assert np.datetime64(int(rows(tmp_path, timed(time), columns).times[0]), "ms") == np.datetime64(utc)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        '"{""$date"": ""2026-01-31T00:00:00Z""}"',
+        '"{""$date"": {""$numberLong"": ""1769817600000""}}"',
+        '"ISODate(""2026-01-31"")"',
+        "Timestamp('2026-01-31 00:00:00')",
+        "/Date(1769817600000)/",
+        "'2026-01-31",
+        '"1,769,817,600,000"',
+        "1.769.817.600",
+        "1 769 817 600",
+    ],
+)
+def test_a_time_is_read_without_what_programs_write_around_it_or_between_its_digits(tmp_path: Path, time: str) -> None:
+    assert np.datetime64(int(rows(tmp_path, timed(time)).times[0]), "ms") == np.datetime64("2026-01-31")
 
 
 @pytest.mark.parametrize(
@@ -536,8 +583,10 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
         ),
         ('{"s": 1, "y": 1, "t": 1},', "s", "from ',' on .column 25.: correct it"),
         ('{"n": [1], "data": [{"s": 1, "y": 1}, {"s": 1}]}', "s", r"""one object.* jq -c '\.\["data"\]\[\]'"""),
+        ('{"n": 1, "hits": {"hits": [{"s": 1}, {"s": 1}]}}', "s", r"""jq -c '\.\["hits"\]\["hits"\]\[\]'"""),
+        ('{"index": [0, 1], "data": [[1, 1], [1, 0]]}', "s", r"""jq -r '\.\["data"\]\[\] \| @csv' .* by number"""),
         ('[{"s": 1, "y": 1, "t": 1}]', "s", r"jq -c '\.\[\]' .* > records\.jsonl"),
-        ('["a", 1]\n["b", 0]', "s", "jq -r '@csv' .* > table.csv, and name columns by number"),
+        ('["a", 1]\n["b", 0]', "s", "jq -r @csv .* > table.csv, and name columns by number"),
         ("[[1, 1, 1], [1, 0, 2]]", "s", r"jq -r '\.\[\] \| @csv'"),
     ],
 )
@@ -571,6 +620,14 @@ def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind
     (tmp_path / "part-2.csv").touch()
     found = read(tmp_path, PLAIN)
     assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
+
+
+def test_counts_below_each_part_of_a_folder_are_passed_over(tmp_path: Path) -> None:
+    for n, text in enumerate(ROWS.split("\n")):
+        (tmp_path / f"part-{n}.csv").write_text(f"{HEADER}\n{text}\n(1 row)\n")
+    found = read(tmp_path, PLAIN)
+    assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
+    assert "What stands below the table was passed over: row 3, '(1 row)'; row 6, '(1 row)'." in found.notes
 
 
 def test_columns_that_folders_are_named_for_are_read(tmp_path: Path) -> None:
