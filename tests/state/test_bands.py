@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import banding, kinds
-from state.banding import RATE, Marks, Thresholds, marks
+from state.banding import RATE, Thresholds
 from state.bands import Bands, Points, log_odds
 from state.events import Calibrated, Forecast, Outcome
 from state.policies import Policies
@@ -147,14 +147,6 @@ def test_a_share_moves_only_beyond_chance_and_without_evidence() -> None:
     assert {_counted([0.02] * 11, rate, rng).moved(1, 1) for _ in range(30)} == {1.0}
 
 
-@given(st.binary(min_size=4, max_size=4), st.text(max_size=8), st.none() | st.integers(-(2**31), 2**31 - 1))
-def test_marks_are_read_again(layout: bytes, band: str, points: int | None) -> None:
-    made = Marks(layout, 3, 2, 1, band, points)
-    assert marks(made.encode()) == made
-    measured = made._replace(low=0.25, high=0.5, why="raw .3 → .4")
-    assert marks(measured.encode()) == measured
-
-
 # -- the engine --------------------------------------------------------------------------------------------------------
 
 
@@ -244,13 +236,6 @@ def test_without_bands_there_are_points_alone() -> None:
     assert not fed.worker.table.of(kinds.BAND_COUNTS.letter)
 
 
-def test_raw_and_served_bands_are_counted_apart() -> None:
-    policy = Policy("prudent", {"offset": 4.0}, bands=FIXED)
-    fed = Fed(policy)
-    assert fed.forecast("e", 0.01).band == "block"
-    assert [fed.counts(policy).of(kind, ISSUED) for kind in (0, 1)] == [[1, 0, 0], [0, 0, 1]]
-
-
 def test_a_share_of_the_answers_of_a_default_calibrator_is_kept() -> None:
     fed, rng, bands = Fed(Policy(bands=SHARES)), Random(8), list[str]()
     for n in range(2000):
@@ -265,11 +250,11 @@ def test_a_share_of_the_answers_of_a_default_calibrator_is_kept() -> None:
 # -- configuration -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["bands", "points", "interval"])
+@pytest.mark.parametrize("name", ["bands", "points", "interval", "model_version"])
 @pytest.mark.parametrize("calibrator", ["quantile", "multiclass"])
-def test_only_probabilities_have_bands_points_and_intervals(name: str, calibrator: str) -> None:
+def test_only_probabilities_have_bands_points_intervals_and_versions(name: str, calibrator: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: only of one probability, and {calibrator} serves"):
-        Policy(calibrator, **{name: {"bands": FIXED, "points": CARD, "interval": 0.9}[name]})  # type: ignore[arg-type]  # by its name
+        Policy(calibrator, **{name: {"bands": FIXED, "points": CARD, "interval": 0.9, "model_version": "v"}[name]})  # type: ignore[arg-type]  # by its name
 
 
 def test_other_bands_have_other_counts() -> None:

@@ -44,13 +44,14 @@ class Queues:
 
     def check(self) -> None:
         """Compare bounds, due times and rows with the lists."""
-        now, chunks = self.fence.stream_time, set()
+        now, chunks = self.fence.stream_time, set[tuple[int, int, int]]()
         for (_, ttl_ms), queue in self.fence.queues.items():
             waiting = self.waiting[ttl_ms]
             assert queue.tail - queue.head == len(waiting)
             if waiting:
                 assert queue.due == waiting[0][0] + ttl_ms
-            chunks |= {at // CHUNK for at in range(queue.head, queue.tail)}
+            chunks |= {(EXPIRY, ttl_ms, n) for n in range(queue.head // CHUNK, -(-queue.tail // CHUNK))}
+        assert {kinds.QUEUE.of(key) for key in self.table} == chunks
         due = [entries[0][0] + ttl_ms for ttl_ms, entries in self.waiting.items() if entries]
         assert self.expiry.soonest == min(due, default=inf)
         # Two equal yields in a row would mean a queue that is not popped holds up the others.
@@ -90,16 +91,6 @@ def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> N
     assert queues.expiry.changes() == {}
     queues.pop_due(1)
     assert queues.expiry.changes() == {first: None}
-
-
-def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
-    queues = Queues()
-    for _ in range(CHUNK):
-        queues.push(10)
-    queues.fence.stream_time = 10
-    queues.pop_due(CHUNK)
-    assert queues.expiry.changes() == {kinds.QUEUE.key(EXPIRY, 10, 0): None}
-    assert queues.fence.queues[EXPIRY, 10] == QueueBounds(EXPIRY, 10, CHUNK, CHUNK, 10)
 
 
 def test_missing_chunk_is_named() -> None:

@@ -6,9 +6,7 @@ import sys
 
 import pytest
 
-from state import kinds
 from state.kind import CONFIG, KINDS, LAYOUT, PLAIN, SLOT, STREAM, KeyPart, Kind, Moves
-from state.policy import Challenger, Policy
 from tests.state.histories import ROOT
 
 
@@ -26,28 +24,6 @@ def test_a_row_that_is_declared_is_merged_shown_checked_and_documented() -> None
         "page": ["| `0` | `0` · stream | one a stream: how many toys it has | 1 | " + Moves.SUM.value + " | yes |"],
         "reference": ["| `toys` | gauge | stream | Toys of a stream. | – |"],
     }
-
-
-def test_a_key_says_again_what_it_was_made_of() -> None:
-    for kind, of in (
-        (kinds.COMPARISON, ("é", "00112233", "44556677")),
-        (kinds.SEGMENT, ("", b"\0\1\2\3", 300)),
-        (kinds.QUEUE, (2, 1 << 40, 7)),
-        (kinds.LEDGER, ("event",)),
-    ):
-        assert kind.of(kind.key(*of)) == of
-
-
-def test_a_row_is_present_where_its_stream_is_configured_so() -> None:
-    policy = Policy(shadow=(Challenger("platt", {}),), segments=("country",))
-    (platt,) = policy.challengers
-    assert kinds.CALIBRATOR.present(kinds.CALIBRATOR.key("s", policy.config), policy)
-    assert not kinds.CALIBRATOR.present(kinds.CALIBRATOR.key("s", platt.config), policy)
-    assert kinds.COMPARISON.present(kinds.COMPARISON.key("s", policy.config, platt.config), policy)
-    assert not kinds.COMPARISON.present(kinds.COMPARISON.key("s", platt.config, policy.config), policy)
-    assert kinds.SEGMENT.present(kinds.SEGMENT.key("s", policy.scored, 2), policy)
-    assert not kinds.SEGMENT.present(kinds.SEGMENT.key("s", policy.scored, 2), Policy())
-    assert kinds.AGES.present(kinds.AGES.key("s"), None)
 
 
 def test_two_kinds_cannot_have_one_letter() -> None:

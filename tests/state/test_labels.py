@@ -40,50 +40,68 @@ def learnt(one: Worker, policy: Policy = SILENT) -> int:
     return one.table.served("s", Policies(default=policy)).calibrator.learnt
 
 
-# Maturity.
+# Maturity, silence and revisions, one at a time.
+
+A, B = forecast(0, "a", 1000), forecast(1, "b", 1045)
+SOON, EARLY = outcome(0, "a", 1010), outcome(0, "a", 990)
+ARRIVAL = replace(SILENT, learn="arrival")
+LEARNT = [("a", 1.0, 0, False)]
+#: Policy and events; what the last event counts, and which labels are told of it.
+CASES: dict[str, tuple[Policy, list[Event], dict[str, int], list[tuple[str, float, int, bool]]]] = {
+    "an outcome waits": (COUNTS, [A, SOON], {"outcomes_waiting": 1}, []),
+    "also the last millisecond": (COUNTS, [A, SOON, forecast(1, "b", 1039)], {"forecasts_issued": 1}, []),
+    "until its forecast matures": (
+        COUNTS,
+        [A, SOON, forecast(1, "b", 1040)],
+        {"forecasts_issued": 1, "matured": 1},
+        LEARNT,
+    ),
+    "one before its forecast": (COUNTS, [EARLY, A], {"forecasts_issued": 1, "early_waiting": 1}, []),
+    "waits, too": (COUNTS, [EARLY, A, B], {"forecasts_issued": 1, "matured": 1}, LEARNT),
+    "without silence a forecast waits on": (COUNTS, [A, B], {"forecasts_issued": 1}, []),
+    "for its outcome": (COUNTS, [A, B, outcome(0, "a", 1060)], {"outcomes_resolved": 1}, LEARNT),
+    "learning at arrival waits for nothing": (ARRIVAL, [A, SOON], {"outcomes_resolved": 1}, LEARNT),
+    "but for silence": (ARRIVAL, [A, B], {"forecasts_issued": 1, "implied": 1}, [("a", 0.0, 0, True)]),
+    "what silence said is confirmed": (SILENT, [A, B, outcome(0, "a", 1046, y=0.0)], {"outcomes_duplicate": 1}, []),
+    "and what is older than that is stale": (
+        SILENT,
+        [A, B, outcome(0, "a", 1046, y=0.0), outcome(1, "a", 1041)],
+        {"outcomes_stale": 1},
+        [],
+    ),
+    "what silence said is revised": (
+        SILENT,
+        [A, B, forecast(2, "c", 1149), outcome(0, "a", 1149)],
+        {"outcomes_revised": 1},
+        [("a", 1.0, 1, False)],
+    ),
+    "until the row leaves": (
+        SILENT,
+        [A, B, *(forecast(n, f"e{n}", ts) for n, ts in enumerate((1105, 1149, 1200, 1200), 2)), outcome(0, "a", 1200)],
+        {"outcomes_early": 1},
+        [],
+    ),
+}
 
 
-def test_outcome_that_comes_before_maturity_is_kept_and_learnt_at_maturity() -> None:
+@pytest.mark.parametrize(("policy", "events", "counted", "told"), CASES.values(), ids=CASES)
+def test_what_becomes_of_a_label(
+    policy: Policy, events: list[Event], counted: dict[str, int], told: list[tuple[str, float, int, bool]]
+) -> None:
+    one = worker(policy)
+    for each in events[:-1]:
+        one.fold(each)
+    effects = one.fold(events[-1])
+    assert (fates(effects), resolved(effects.outputs)) == (counted, told)
+
+
+def test_an_outcome_that_waits_is_learnt_with_the_age_and_the_key_that_it_had() -> None:
     one = worker(COUNTS)
-    one.fold(forecast(0, "a", 1000))
-    effects = one.fold(outcome(0, "a", 1010))
-    assert (fates(effects), effects.outputs) == ({"outcomes_waiting": 1}, [])
-    assert learnt(one, COUNTS) == 0
-    assert (one.table.fence.pending, one.table.fence.waiting) == (0, 1)
-    assert fates(one.fold(forecast(1, "b", 1039))) == {"forecasts_issued": 1}
-    effects = one.fold(forecast(2, "c", 1040))
-    assert fates(effects) == {"forecasts_issued": 1, "matured": 1}
-    assert resolved(effects.outputs) == [("a", 1.0, 0, False)]
-    assert effects.outputs[0].key == b"k"
-    assert effects.delays == [10]
-    assert learnt(one, COUNTS) == 1
-    assert one.table.fence.waiting == 0
-
-
-def test_without_silence_a_forecast_goes_on_waiting_and_learns_when_its_outcome_comes() -> None:
-    one = worker(COUNTS)
-    one.fold(forecast(0, "a", 1000))
-    assert resolved(one.fold(forecast(1, "b", 1050)).outputs) == []
-    effects = one.fold(outcome(0, "a", 1060))
-    assert (fates(effects), resolved(effects.outputs)) == ({"outcomes_resolved": 1}, [("a", 1.0, 0, False)])
-
-
-def test_outcome_that_came_before_its_forecast_waits_for_maturity_too() -> None:
-    one = worker(COUNTS)
-    one.fold(outcome(0, "a", 990))
-    effects = one.fold(forecast(0, "a", 1000))
-    assert fates(effects) == {"forecasts_issued": 1, "early_waiting": 1}
-    assert (one.table.fence.early, one.table.fence.pending, one.table.fence.waiting) == (0, 0, 1)
-    assert resolved(one.fold(forecast(1, "b", 1040)).outputs) == [("a", 1.0, 0, False)]
-
-
-def test_learning_at_arrival_does_not_wait() -> None:
-    one = worker(replace(SILENT, learn="arrival"))
-    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1000))
-    assert resolved(one.fold(outcome(0, "a", 1010)).outputs) == [("a", 1.0, 0, False)]
-    effects = one.fold(forecast(2, "c", 1040))
-    assert resolved(effects.outputs) == [("b", 0.0, 0, True)]
-    assert fates(effects) == {"forecasts_issued": 1, "implied": 1}
+    one.fold(A, SOON)
+    assert (learnt(one, COUNTS), one.table.fence.pending, one.table.fence.waiting) == (0, 0, 1)
+    effects = one.fold(forecast(1, "b", 1040))
+    assert (effects.outputs[0].key, effects.delays) == (b"k", [10])
+    assert (learnt(one, COUNTS), one.table.fence.waiting) == (1, 0)
 
 
 def test_what_matures_before_one_event_is_bounded_and_the_rest_follows() -> None:
@@ -154,14 +172,6 @@ def test_age_of_the_first_outcome_counts_also_where_silence_had_spoken() -> None
     assert (ages.n(1), ages.n(0)) == (1, 1)
 
 
-def test_outcome_of_the_implied_value_confirms_it_without_a_word() -> None:
-    one = worker()
-    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045))
-    effects = one.fold(outcome(0, "a", 1046, y=0.0))
-    assert (fates(effects), effects.outputs) == ({"outcomes_duplicate": 1}, [])
-    assert fates(one.fold(outcome(1, "a", 1041, y=1.0))) == {"outcomes_stale": 1}, "older than what confirmed the label"
-
-
 # Revisions.
 
 
@@ -218,15 +228,6 @@ def test_the_later_outcome_counts_by_revision_number_else_by_time(
     entry = one.table.entry("a")
     assert entry is not None
     assert entry.y == float(fate == "outcomes_stale")
-
-
-def test_label_may_be_revised_until_revisable_has_passed_and_not_longer() -> None:
-    one = worker()
-    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045), forecast(2, "c", 1105), forecast(3, "d", 1149))
-    assert resolved(one.fold(outcome(0, "a", 1149)).outputs) == [("a", 1.0, 1, False)]
-    one.fold(forecast(4, "e", 1200), forecast(5, "f", 1200))
-    assert one.table.entry("a") is None
-    assert fates(one.fold(outcome(1, "a", 1200, y=0.0)))["outcomes_early"] == 1
 
 
 def test_a_label_may_change_only_so_often() -> None:

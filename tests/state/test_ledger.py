@@ -1,7 +1,5 @@
 """Ledger rows."""
 
-import math
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,9 +43,6 @@ PARTS = st.fixed_dictionaries(
         "frozen": st.booleans(),
     }
 )
-ISSUED_ROW = LedgerRow(
-    ISSUED, 7, PROBABILITY, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, names("0011aaff", "minimax", "flüge"), b"\1\0\2\0"
-)
 
 
 @STEADY
@@ -62,10 +57,3 @@ def test_decoded_row_is_the_encoded_one(parts: dict[str, object], segments: tupl
     read = kinds.LEDGER.decode(frame)
     assert {name: getattr(read, name) for name in parts} == parts | {"shadows": parts["shadows"] or ()}
     assert kinds.LEDGER.encode(read) == frame
-
-
-def test_what_is_not_yet_known_comes_back_as_nan() -> None:
-    assert math.isnan(kinds.LEDGER.decode(kinds.LEDGER.encode(ISSUED_ROW)).y)
-    parked = kinds.LEDGER.decode(kinds.LEDGER.encode(LedgerRow(EARLY, 5, y=1.0, resolved_ts=900, as_of=900)))
-    assert all(math.isnan(each) for each in (parked.raw, parked.p, parked.draw))
-    assert (parked.config, parked.calibrator, parked.stream) == ("00000000", "", "")

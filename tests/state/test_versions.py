@@ -329,8 +329,3 @@ def test_scores_that_are_all_alike_move_by_an_offset_alone() -> None:
     assert found.slope == 1.0
     assert logistic(logit(0.9) + found.offset) == pytest.approx(0.3, abs=0.06)
     assert line(new, Version("3", "00000003"), lambda p: p) == CarriedLine(1.0, 0.0)
-
-
-def test_vectors_have_no_versions() -> None:
-    with pytest.raises(ValueError, match="model_version: only of one probability, and multiclass serves probs"):
-        Policy("multiclass", model_version="v")

@@ -9,7 +9,6 @@ import pytest
 from replay.figures import Phase
 from replay.report.page import page
 from replay.report.recommendation import Recommendation, choose
-from replay.report.rule import Verdicts
 from replay.result import COMPARED, MetricDifference, Result, drawn
 from tests.replay.report.results import told
 
@@ -199,15 +198,6 @@ def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> 
     assert ("the rarer answer came 19 times" in sentences) is (rarer < 20)
 
 
-def test_verdicts_are_the_same_from_both_sides() -> None:
-    verdicts = Verdicts(told({(A, B): BETTER}), {})
-    assert verdicts.preferred(A, B)
-    assert not verdicts.preferred(B, A)
-    one, other = verdicts.of(A, B)["ece"], verdicts.of(B, A)["ece"]
-    assert (one.value, one.low, one.high) == (-other.value, -other.high, -other.low)
-    assert not verdicts.preferred(A, "raw")
-
-
 @pytest.mark.parametrize("metric", ["brier", "log_loss", "auc", "recall"])
 def test_what_turns_the_order_and_is_worse_than_raw_in_anything_that_counts_is_refused(
     result: Result, metric: str
@@ -278,9 +268,3 @@ def test_a_draw_that_harms_is_named(result: Result) -> None:
     chosen = choose(replace(calibrated(result), differences=pairs))
     assert chosen.name == B
     assert any("Its draw is worse than raw in AUC −0.0200" in each for each in chosen.reasons)
-
-
-def test_difference_knows_which_way_is_better() -> None:
-    for metric in COMPARED:
-        signs = [found.sign for found in told({(A, B): {metric: -1}, (B, A): {metric: 1}, (A, "raw"): {metric: 0}})]
-        assert signs == [-1, 1, 0]

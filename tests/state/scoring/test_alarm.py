@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from state.calibrators import make
 from state.scoring import history
-from state.scoring.alarm import ALPHA, log_sum, log_wealth
+from state.scoring.alarm import ALPHA, log_wealth
 from state.scoring.cells import Bin
 from state.scoring.history import History
 from state.scoring.scores import grain
@@ -71,11 +71,6 @@ def test_wealth_of_one_cell_by_hand() -> None:
     others = [Bin(0, 0, 0, 0, 0)] * 3
     mixed = math.log((sum(bets) / 16 + 3 / 4 + sum(bets) / 16 / 4) / 2)
     assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5), *others]) == pytest.approx(mixed)
-
-
-def test_log_sum_of_large_and_of_no_numbers() -> None:
-    assert log_sum([1000.0, 1000.0]) == pytest.approx(1000 + math.log(2))
-    assert log_sum([]) == log_sum([-math.inf]) == -math.inf
 
 
 def drifting(t: int, rng: random.Random) -> tuple[float, float]:

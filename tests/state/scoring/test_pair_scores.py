@@ -9,8 +9,7 @@ import pytest
 
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.scoring.class_scores import ClassScores
-from state.scoring.comparison import Comparison
-from state.scoring.pair_scores import PairScores, compare, of_challenger
+from state.scoring.pair_scores import PairScores
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.recent import LEAST, RECENT, RecentLevels
 from state.scoring.segment_pairs import (
@@ -19,10 +18,8 @@ from state.scoring.segment_pairs import (
     SegmentPairScores,
     kept,
     observe_segments,
-    of_segment,
     revise_segments,
 )
-from state.scoring.segment_scores import SegmentScores
 from state.scoring.windows import KINDS
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -137,16 +134,6 @@ def test_scores_that_have_no_sum_are_refused() -> None:
         one.observe(*numbers(1, 12)[0])
 
 
-def test_several_segments_take_an_event_at_once() -> None:
-    together, alone = [SegmentPairScores(), SegmentPairScores()], SegmentPairScores()
-    raw, served, y = classes(1, 14)[0]
-    observe_segments(together, raw, served, y, 3)
-    observe_segments([alone], raw, served, y, 3)
-    observe_segments([], raw, served, y, 3)
-    assert together == [alone, alone]
-    assert alone.encode()[44:].startswith(of([(raw, served, y)]).encode())
-
-
 def in_windows(events: list[Event], each: int = 300) -> SegmentPairScores:
     """Return the scores of a segment that has so many events in each 5,000 of the stream."""
     scores = SegmentPairScores()
@@ -214,14 +201,3 @@ def test_rows_of_segments_have_the_sizes_that_the_notes_say() -> None:
     assert [44 + 693 + size for size in sizes] == [1535, 2435]
     sizes = [recent(Quantiles(wide[:m], wide[:m]), Normal(0.0, 1.0)) for m in (7, 256)]
     assert [44 + most + size for most, size in zip((348, 10308), sizes, strict=True)] == [974, 11006]
-
-
-def test_what_is_kept_follows_the_kind_of_forecast() -> None:
-    assert [type(of_segment(kind)) for kind in range(3)] == [SegmentScores, SegmentPairScores, SegmentPairScores]
-    assert [type(of_challenger(kind)) for kind in range(3)] == [Comparison, PairScores, PairScores]
-    plain, pair = Comparison(), PairScores()
-    compare(plain, 0.25, 0.5, 1.0, 0.375)
-    compare(pair, *classes(1, 15)[0])
-    assert (plain.n, pair.n) == (1, 1)
-    compare(plain, 0.25, 0.5, 1.0, 0.375, -1)
-    assert plain == Comparison()

@@ -7,16 +7,11 @@ import struct
 import pytest
 
 from state.forecasts import Normal, Probs
-from state.scoring.alarm import log_level_bet, log_mean_bet
 from state.scoring.tallies import LevelTally, TopTally
 
 LEVELS = (0.1, 0.5, 0.9)
 NORMAL = Normal(0.0, 1.0)
 RAW = tuple(map(NORMAL.ppf, LEVELS))
-
-
-def test_where_no_outcome_equals_a_quantile_the_bet_on_a_level_is_that_on_a_cell() -> None:
-    assert log_level_bet(-3.5, -3.5, 20.0) == log_mean_bet(-3.5, 20.0)
 
 
 def test_an_atom_raises_no_alarm() -> None:

@@ -178,3 +178,38 @@ def test_partitions_add_up_and_share_the_evidence_that_each_needs(family: Family
         for alarm in ("log_alarm", "log_recent"):
             alone = max(getattr(each, alarm)(kind) for each in parts)
             assert getattr(windows, alarm)(parts, kind) == pytest.approx(alone - math.log(3))
+
+
+# Probabilities have their closed windows in a row of its own, and may be drawn.
+
+PROBABILITIES = FAMILIES["probabilities"]
+
+
+def test_rows_that_do_not_belong_together_are_refused() -> None:
+    few, known = (PROBABILITIES.told(PROBABILITIES.made(n)) for n in (10, 60))
+    with pytest.raises(ValueError, match="1 windows came with the closed ones of 0"):
+        History.decode(known.encode(), None)
+    with pytest.raises(ValueError, match="0 windows came with the closed ones of 1"):
+        History.decode(few.encode(), known.encode_closed())
+    with pytest.raises(ValueError, match="closed windows have"):
+        History.decode(known.encode(), known.encode_closed() + b"\0")
+
+
+def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 1000)
+    rng = random.Random(1)
+    known = History()
+    for _ in range(2999):
+        p = rng.random() ** 5
+        # In every window some events are drawn and some are not, and each kind has another worst window.
+        known.observe(p, p, 0.0, p if rng.random() < 0.5 else rng.random() ** 5)
+        known.bias.observe((0.5,) * 64, p, p, 0.0)
+    assert len(known.encode()) <= 40 + 2 + 6986 + 2 + 8 * 257
+    assert len(known.encode_closed()) <= 40 + 8 * 32 + 2 * (2 + 10874) + 4 * (2 + 6986) + 3 * 4
+
+
+def test_a_stream_that_draws_nothing_keeps_its_worst_window_once() -> None:
+    events = PROBABILITIES.made(420)
+    known, drawn = PROBABILITIES.told([(raw, p, y, p) for raw, p, y, _ in events]), PROBABILITIES.told(events)
+    assert known.worst("draw") is known.worst("calibrated")
+    assert len(known.encode_closed()) < 0.65 * len(drawn.encode_closed())
