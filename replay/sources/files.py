@@ -261,7 +261,7 @@ def _begun(path: Path, block: bytes) -> bytes:
     block = block.removeprefix(BOM_UTF8)
     begin = block[:4096].lstrip()
     if begin[:1] == b"[":
-        inside = {b"{": [{}], b"": [{}], b"[": [[]]}.get(begin[1:].lstrip()[:1], [None])
+        inside: list[Any] = [{b"{": {}, b"": {}, b"[": []}.get(begin[1:].lstrip()[:1])]
         raise TableError(f"{path} is a JSON array; {lines(inside, '.', path)}")
     if begin[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) or b"\0" in begin[:16]:
         raise TableError(f"{path} is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 {path} > records.jsonl")
