@@ -52,7 +52,7 @@ def bare(cell: str) -> str:
     >>> bare('{"$date": "2024-01-31T00:00:00Z"}'), bare("1,706,659,200,000"), bare("31/01/2024 09:05 a.\u00a0m.")
     ('2024-01-31T00:00:00Z', '1706659200000', '31/01/2024 09:05 am')
     """
-    if cell[4:5] == "-":
+    if cell[4:5] == "-" or cell.isdecimal():
         return cell
     cell = cell if cell.isascii() else cell.replace("\u202f", " ").replace("\u00a0", " ")
     if _GROUPED.fullmatch(cell):

@@ -218,6 +218,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("2024-001"), PLAIN, "--time-format '%Y-%j'"),
         (timed("2026-01-13 오후 1:28"), PLAIN, "write it as 2024-01-31, or say how"),  # in the afternoon
+        (timed("2026-01-13 10:00:00 +0000 UTC m=+0.01"), PLAIN, "write it as 2024-01-31, or say how"),  # Go
         (timed("2024q1"), PLAIN, "write it as 2024-01-31, or say how"),
         (f"{HEADER}\n.5,1,2026-01-02\n.5,1,2026-31-01\n.5,1,2026-30-01\n", PLAIN, "row 3 holds '2026-31-01'"),
         # Rows that are none are named as such only at the end, and few.
@@ -651,6 +652,7 @@ def test_a_folder_of_text_and_parquet_is_refused(tmp_path: Path) -> None:
     ("begins", "said"),
     [
         (b"7z\xbc\xaf\x27\x1c\0\x04\x81", "holds a packed file"),
+        (b"in.csv" + bytes(251) + b"ustar", "holds a packed file"),
         (b"in.csv" + bytes(94) + b"p,y,t\n", "neither text nor Parquet"),
     ],
 )
