@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from cli.replay_table import show  # noqa: PLC0415 - not for --help
     from replay.console import Bar, Console  # noqa: PLC0415
-    from replay.export_state import next_commands, target  # noqa: PLC0415
+    from replay.export_state import next_commands  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(result.encode().decode() + "\n")
     if options.write_state:
-        following = next_commands(target(os.environ, options.write_state))
+        following = next_commands(Settings.from_env({**os.environ, "TRUEUP_APP_ID": options.write_state}))
         taking = ", with the workers of before stopped" * (len(following) > 1)
         said = f"The state of {options.write_state} is written. Next{taking}:"
         (sys.stderr if options.json else sys.stdout).writelines(f"{line}\n" for line in (said, *following))

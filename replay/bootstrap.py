@@ -79,7 +79,7 @@ class Resampled:
         volume: float = VOLUME,
         moments: Moments | None = None,
     ) -> None:
-        self._how, self._n = how, len(y)
+        self.how, self._n = how, len(y)
         starts = _starts(how, len(y))
         sums = {name: _cells(p, y, starts) for name, p in forecasts.items()}
         ranked = {name: ranks(p, y, (volume,), moments) for name, p in forecasts.items()}
@@ -101,7 +101,7 @@ class Resampled:
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]
-            ends = _ends(self._how, self._n, value, self._drawn[name] - self._drawn[against])
+            ends = _ends(self.how, self._n, value, self._drawn[name] - self._drawn[against])
             found += [
                 MetricDifference(name, against, metric, by, low, high)
                 for metric, by, low, high in zip(COMPARED, value.tolist(), *ends, strict=True)
@@ -111,7 +111,7 @@ class Resampled:
     def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
         """Return each metric of `COMPARED` with its value and its interval."""
         value = self._whole[name]
-        ends = _ends(self._how, self._n, value, self._drawn[name])
+        ends = _ends(self.how, self._n, value, self._drawn[name])
         return list(zip(COMPARED, value.tolist(), *ends, strict=True))
 
 

@@ -9,7 +9,7 @@ from replay import bootstrap
 from replay.bootstrap import Resampled
 from replay.columns import Flags, Losses, ResolvedColumns
 from replay.result import RAW, Bootstrap, Contender, MetricDifference, MetricInterval, drawn
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
         settled = columns.settled if names else np.zeros(0, dtype=np.bool_)
         forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
         draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
-        made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
-        if made is not None:
-            found.bootstrap, resampled = found.bootstrap or made[0], made[1]
+        resampled = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
+        if resampled is not None:
+            found.bootstrap = found.bootstrap or resampled.how
             pairs = [(name, RAW) for name in [*names, *draws]]
             pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
             found.differences += resampled.differences(pairs)
@@ -52,9 +52,9 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
                 for interval in resampled.intervals(name)
             ]
         for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
-            made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
-            if made is not None:
-                found.warming += made[1].differences([(name, RAW)])
+            warming = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
+            if warming is not None:
+                found.warming += warming.differences([(name, RAW)])
         for stream, each_of in each.losses.items():
             found.vector_differences.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
     return found
@@ -62,8 +62,7 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
 
 def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[MetricDifference]:
     """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
-    n = len(lost.time)
-    how = bootstrap.plan(n, int(lost.time[-1] - lost.time[0]) if n else 0, block, resamples)
+    how = _plan(lost.time, block, resamples)
     if how is None:
         return
     pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]
@@ -78,6 +77,11 @@ def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: 
             yield MetricDifference(names[i], against, metric, *found)
 
 
+def _plan(time: Integers, block: int | None, resamples: int) -> Bootstrap | None:
+    """Return how to resample events at these times in order, ms; None if there are too few."""
+    return bootstrap.plan(len(time), int(time[-1] - time[0]) if len(time) else 0, block, resamples)
+
+
 def _resampled(
     columns: ResolvedColumns,
     chosen: Flags,
@@ -85,12 +89,10 @@ def _resampled(
     block: int | None,
     resamples: int,
     volume: float,
-) -> tuple[Bootstrap, Resampled] | None:
+) -> Resampled | None:
     """Resample some of the resolved forecasts; None if there are too few."""
-    n = int(chosen.sum())
-    time = columns.time[chosen]
-    how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)
+    how = _plan(columns.time[chosen], block, resamples)
     if how is None:
         return None
     mine = {name: p[chosen] for name, p in forecasts.items()}
-    return how, Resampled(how, columns.y[chosen], mine, volume, columns.moments.at(chosen))
+    return Resampled(how, columns.y[chosen], mine, volume, columns.moments.at(chosen))

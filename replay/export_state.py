@@ -5,7 +5,7 @@ new, so no running group is touched.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -22,11 +22,6 @@ from streams.config.settings import Settings
 from streams.faust import offsets
 from streams.kafka import owners
 from streams.kafka.topics import TopicsError
-
-
-def target(environment: Mapping[str, str], app_id: str) -> Settings:
-    """Return the settings of the worker that will go on from this state."""
-    return Settings.from_env({**environment, "TRUEUP_APP_ID": app_id})
 
 
 def opened(settings: Settings, partitions: int) -> FreshGroup:

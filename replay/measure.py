@@ -1,6 +1,7 @@
 """Measures of forecasts and outcomes in columns: the definitions of `state.scoring.scores`, over arrays."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,15 @@ _EDGES = (
     *(n * _H for n in (1, 2, 3, 6, 12)),
     *(n * _D for n in (1, 2, 3, 7, 14, 30, 60, 90, 180, 365)),
 )
+
+
+def chance(n: float, rate: float, spread: float) -> float:
+    """Return half the 95 % interval by chance of the share of n events that comes true.
+
+    ``rate``: the share that did.
+    ``spread``: Σp(1 − p) of what was served.
+    """
+    return 1.96 * sqrt(max(spread, n * rate * (1.0 - rate))) / n
 
 
 def bins_of(p: Floats) -> Integers:

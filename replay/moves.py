@@ -10,6 +10,7 @@ from state.rescale_parts import Moves
 from streams.kafka.partitioner import partition
 from streams.records.limits import SCOPED
 from streams.records.routing import target
+from streams.records.skips import SKIP
 
 #: What the keys of a worker's inputs may be.
 EVENT, STREAM = KEYS = ("event", "stream")
@@ -96,3 +97,8 @@ def is_of_engine(key: bytes) -> bool:
     """Whether engines read this row."""
     kind = KINDS.get(key[:1])
     return kind is None or kind.moves != Kept.OUTSIDE
+
+
+def is_derived(key: bytes) -> bool:
+    """Whether records have led to this row: engines read it, and no operator wrote it."""
+    return is_of_engine(key) and not key.startswith(SKIP.letter)

@@ -221,6 +221,8 @@ def run(part: PartitionReplay) -> Done:
     folded = EngineOutput(part.directory, players[0].partition.fence)
     if part.rows:
         folded.write_rows(players[0].rows())
+    for player in players:
+        player.partition.reset()  # it holds itself by its actions: its rows would stay until a garbage collection
     return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 

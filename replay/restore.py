@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from replay import first_rows, snapshot
-from replay.audit.checkpoint import RowsFile, read_rows
+from replay.audit.checkpoint import read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
@@ -146,7 +146,7 @@ async def _write(
 def _read(settings: Settings, file: Path) -> Memory:
     """Return the rows of a partition; raises `SnapshotError` if another build wrote them."""
     rows = Memory()
-    read_rows(RowsFile(file, (0, 0)), rows)
+    read_rows(file, rows)
     keys = sorted(rows)
 
     def first(prefix: bytes) -> tuple[bytes, bytes] | None:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from replay.figures import Cut, Fit, Month, Review
-from replay.measure import ranked
+from replay.measure import chance, ranked
 from state.arrays import Floats, Integers
 from state.scoring.distribution import CELLS, EDGES, psi
 from state.scoring.losses import LOG_CLIP
@@ -84,7 +84,7 @@ def _months(raw: Floats, p: Floats, y: Floats, issued_ms: Integers) -> Iterator[
             raw=float(raw[mine].mean()),
             calibrated=float(p[mine].mean()),
             observed=rate,
-            chance=1.96 * max(spread, n * rate * (1.0 - rate)) ** 0.5 / n,
+            chance=chance(n, rate, spread),
             shift=psi(cells, first),
         )
 

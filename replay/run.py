@@ -22,7 +22,7 @@ from replay.player import Done, parts, play
 from replay.report import pdf
 from replay.report.page import page
 from replay.result import ReplayPace, Result
-from replay.sources.record import ReplaySource
+from replay.sources.record import TOPICS, ReplaySource
 from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
@@ -106,7 +106,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
     source = request.source
     if request.to_topic is not None:
         engine_output.check(settings, request.to_topic, source.partitions)
-    successor = request.write_state and export_state.target(environment, request.write_state)
+    successor = request.write_state and Settings.from_env({**environment, "TRUEUP_APP_ID": request.write_state})
     if successor:
         group = export_state.opened(successor, source.partitions)
         if isinstance(source, TopicSource):
@@ -178,7 +178,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], done: S
 
 
 def _by_topic(counts: Iterable[tuple[int, int]]) -> dict[str, int]:
-    return dict(zip(("forecasts", "outcomes"), map(sum, zip(*counts, strict=True)), strict=True))
+    return dict(zip(TOPICS, map(sum, zip(*counts, strict=True)), strict=True))
 
 
 def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput], result: Result, show: Show) -> None:

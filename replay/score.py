@@ -18,6 +18,7 @@ from replay.measure import BinSums, ages, coverage, delays, late, scorecard
 from replay.partition_result import WHOLE, Look, PartitionResult
 from replay.result import Contender, Scored, Vectors
 from replay.review import review
+from replay.sources.record import TOPICS
 from state.arrays import Floats
 from state.fence import FATES, Fence
 from state.policy import Policy
@@ -97,7 +98,7 @@ def dead(parts: Iterable[PartitionResult]) -> dict[str, dict[str, int]]:
         counts.update(part.dead)
     return {
         label: {reason: n for (topic, reason), n in sorted(counts.items()) if topic == number}
-        for number, label in enumerate(("forecasts", "outcomes"))
+        for number, label in enumerate(TOPICS)
     }
 
 
@@ -245,7 +246,7 @@ def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Pol
                 whole.append(sums)
             else:
                 segment = part.dictionaries[stream].segment(slot)
-                by_segment[segment] = by_segment[segment] + sums if segment in by_segment else sums
+                by_segment[segment] = by_segment.get(segment, Weighted()) + sums
     return weights.describe(reduce(add, whole), by_segment, policy) if whole else None
 
 

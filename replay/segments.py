@@ -1,12 +1,12 @@
 """Scores of segments from the columns of a replay: as the workers' engine counts them, and month by month."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from replay.measure import chance
 from replay.partition_result import PartitionResult
 from state.arrays import Floats, Integers
 from state.scoring import warm_up
@@ -53,7 +53,7 @@ def _pairs(parts: Sequence[PartitionResult], contender: int, stream: str) -> dic
     for part in parts:
         for (slot, month), scores in part.months.get((stream, contender), {}).items():
             mine = found.setdefault(part.dictionaries[stream].segment(slot), {})
-            mine[month] = mine[month] + scores if month in mine else scores
+            mine[month] = mine.get(month, PairScores()) + scores
     return found
 
 
@@ -63,9 +63,8 @@ def _month_of_pairs(name: str, scores: PairScores) -> dict[str, Any]:
 
 
 def _month(name: str, n: float, served: float, happened: float, spread: float) -> dict[str, Any]:
-    rate = happened / n
-    chance = 1.96 * math.sqrt(max(spread, n * rate * (1.0 - rate))) / n
-    return {"month": name, "events": int(n), "off": (served - happened) / n, "chance": chance}
+    by_chance = chance(n, happened / n, spread)
+    return {"month": name, "events": int(n), "off": (served - happened) / n, "chance": by_chance}
 
 
 def rows_of(part: PartitionResult, contender: int, stream: str, months: Months | None = None) -> SegmentRows | None:

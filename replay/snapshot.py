@@ -7,27 +7,30 @@ begins with a snapshot as with the files of another audit.
 The rows are read from the changelog, as a worker restores them, so the group may run on.
 """
 
-import io
+import shutil
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from hashlib import blake2b
+from functools import partial
+from hashlib import blake2b, file_digest
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
 from agents import __version__
-from replay import moves, signature
+from replay import signature
 from replay.audit import checkpoint
 from replay.audit.along import Reached
 from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import LABELS, Derivation, Skips
-from replay.audit.reader import PartitionReader, of_checkpoint, width
+from replay.audit.reader import PartitionReader, named, of_checkpoint, width
 from replay.audit.rows import Memory, fence_of
+from replay.moves import is_derived
 from replay.signature import SignatureError
 from state import journal, kinds
 from state.formats import ARITHMETIC
@@ -35,7 +38,6 @@ from state.frames import CorruptFrame
 from state.journal import Entry, Last
 from streams import atomic_file
 from streams.config.settings import Settings
-from streams.records import skips
 
 VERSION: Final = 1
 #: Purpose of the signature, for ssh-keygen's -n.
@@ -43,7 +45,6 @@ NAMESPACE: Final = "trueup-snapshot"
 _MANIFEST: Final = "manifest.json"
 #: So many last entries of the journal are searched first; then twice as many, and so on.
 _ENTRIES: Final = 64
-_BLOCK: Final = 1 << 20
 
 
 class SnapshotError(Unauditable):
@@ -148,7 +149,7 @@ def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     ``path``: the file to write; an old one is replaced.
     ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
-    count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
+    count = width(settings, named(settings, (*LABELS, "configurations")))
     topics = of_checkpoint(settings)
     with TemporaryDirectory(prefix="trueup-snapshot-") as directory, PartitionReader(settings) as reader:
         files = [Path(directory) / f"partition-{n}" for n in range(count)]
@@ -177,7 +178,7 @@ def pack(path: Path, manifest: Manifest, files: Sequence[Path]) -> None:
         said = manifest.encode()
         member = tarfile.TarInfo(_MANIFEST)
         member.size = len(said)
-        tar.addfile(member, io.BytesIO(said))
+        tar.addfile(member, BytesIO(said))
         for file in files:
             tar.add(file, file.name)
 
@@ -193,7 +194,7 @@ def _taken(
         begun = journal.read(lambda row: held.get(row) if row == kinds.JOURNAL.key() else None)
     except CorruptFrame as exc:
         raise SnapshotError(f"{place} is damaged, or a command has not finished writing it: {exc}") from exc
-    rows = Memory({row: value for row, value in sorted(held.items()) if _is_state(row)})
+    rows = Memory({row: value for row, value in sorted(held.items()) if is_derived(row)})
     at, config = _in_journal(reader, partition, begun.number)
     recorded = reader.in_force(partition)
     if not config:
@@ -203,16 +204,11 @@ def _taken(
     derivation = Derivation(rows, outputs, Reached(at), config, skips=Skips(said[2]))
     checkpoint.write(file, of, recorded, derivation)
     with file.open("rb") as written:
-        digest = _copied(written, None)
+        digest = _digest(written)
     first, second = fence.next
     last = begun.last
     applied, time = fence.applied, fence.stream_time
     return SnapshotPart(digest, len(rows), applied, (first, second), last, begun.number, at, said, config.hex(), time)
-
-
-def _is_state(key: bytes) -> bool:
-    """Whether a row holds state that records have led to; other rows hold offsets."""
-    return moves.is_of_engine(key) and not key.startswith(skips.SKIP.letter)
 
 
 def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[int, bytes]:
@@ -267,9 +263,12 @@ def unpack(path: Path, manifest: Manifest, directory: Path) -> None:
             to = directory / f"partition-{n}"
             if to.exists():
                 continue
+            rows = _member(tar, to.name)
+            if _digest(rows) != place.digest:
+                raise ValueError(f"its rows of partition {n} are damaged")
+            rows.seek(0)
             with atomic_file.written(to) as written:
-                if _copied(_member(tar, to.name), written) != place.digest:
-                    raise ValueError(f"its rows of partition {n} are damaged")
+                shutil.copyfileobj(rows, written)
 
 
 @contextmanager
@@ -296,18 +295,13 @@ def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
             )
 
 
-def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+def _member(tar: tarfile.TarFile, name: str) -> BufferedReader:
     found = tar.extractfile(name)
-    if found is None:
-        raise ValueError(f"its {name} is no file")
+    if not isinstance(found, BufferedReader):
+        raise TypeError(f"its {name} is no file")
     return found
 
 
-def _copied(file: IO[bytes], to: IO[bytes] | None) -> str:
-    """Copy a file, if there is a target, and return its hash."""
-    hashed = blake2b(digest_size=32)
-    while block := file.read(_BLOCK):
-        hashed.update(block)
-        if to is not None:
-            to.write(block)
-    return hashed.hexdigest()
+def _digest(file: BufferedReader) -> str:
+    """Return the hash of a file's content."""
+    return file_digest(file, partial(blake2b, digest_size=32)).hexdigest()

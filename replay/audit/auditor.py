@@ -26,12 +26,11 @@ from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
 from replay.console import Bar, Console
 from replay.first_rows import Loaded
-from replay.moves import is_of_engine
+from replay.moves import is_derived
 from replay.processes import Processes, enough, report
 from state.kind import shown
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
-from streams.records import skips
 from streams.sources.registry import RegistryError
 
 #: Exit statuses: all records agree, some differ, or they could not be checked.
@@ -215,6 +214,6 @@ def _wrong(changelog: Changelog, rows: RowStore) -> Iterable[str]:
     """Yield differences of a changelog from the rows. Rows that were compacted away cannot be compared."""
     for key, (offset, row) in {key: (offset, row) for offset, key, row in changelog}.items():
         given = rows.get(key)
-        if is_of_engine(key) and not key.startswith(skips.SKIP.letter) and row != given:
+        if is_derived(key) and row != given:
             what = "is another one" if given is not None else "is of nothing that was written down"
             yield f"{shown(key)} {what} (offset {offset})"

@@ -212,9 +212,9 @@ def write_rows(directory: Path, prefix: str, partition: int, rows: RowStore, rea
     return RowsFile(file, (first, second), reached)
 
 
-def read_rows(rows: RowsFile, to: RowStore) -> None:
+def read_rows(path: Path, to: RowStore) -> None:
     """Read the rows of a partition; raises `Unauditable` if they are damaged."""
-    _read(rows.file, {}, lambda _, frames: list(_put_back(frames, to)))
+    _read(path, {}, lambda _, frames: list(_put_back(frames, to)))
 
 
 # -- from the sources on ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from replay.audit.mapper import Made, Mapper
 from replay.audit.plan import MADE, AuditPlan, planned
-from replay.audit.reader import PartitionReader
+from replay.audit.reader import PartitionReader, named
 from replay.console import Console
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
@@ -111,11 +111,8 @@ def _step(label: str, record: Any) -> PathStep:  # noqa: ANN401 - as aiokafka re
 async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
     """Return the records of each topic that name an event; note which records were left out."""
     quoted, holds = orjson.dumps(event_id), mentions([event_id])
-    names = {}
-    for label in READ:
-        name = getattr(settings, label.replace("-", "_"))
-        if await partitions(settings, name) is not None:
-            names[name] = label
+    topics = zip(named(settings, READ), READ, strict=True)
+    names = {name: label for name, label in topics if await partitions(settings, name) is not None}
     found: _Read = {label: [] for label in READ}
     letters = [name for name in names if names[name] == "dead-letters"]
     for read in filter(None, (letters, [name for name in names if name not in letters])):

@@ -190,7 +190,7 @@ def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk:
         reader.leave_out(skipped)
         rows = row_store(stack, disk=disk)
         if earlier is not None:
-            checkpoints.read_rows(earlier, rows)
+            checkpoints.read_rows(earlier.file, rows)
         configurations = Configurations(plan.settings, number, reader.in_force(number, in_force.ROUTER))
         topics = plan.settings.routes, plan.settings.labels
         stretch = {

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from aiokafka import TopicPartition
 from replay.audit import checkpoint as checkpoints
 from replay.audit.checkpoint import AuditProgress
 from replay.audit.output_matcher import Unauditable
-from replay.audit.reader import PartitionReader, origins, width
+from replay.audit.reader import PartitionReader, named, origins, width
 from replay.first_rows import Loaded
 from replay.topic_reader import Extent
 from streams.config import in_force
@@ -121,7 +121,7 @@ class AuditPlan:
 
     def place(self, label: int, partition: int) -> TopicPartition:
         """Return a partition of a topic of `WRITTEN`."""
-        return TopicPartition(_names(self.settings)[label], partition)
+        return TopicPartition(named(self.settings, WRITTEN)[label], partition)
 
 
 def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
@@ -131,7 +131,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     """
     if all(mode.direct for mode in settings.modes):
         raise Unauditable("no source is for intake: audit without --sources, which follows every record")
-    names, journal = _names(settings), settings.router.journal
+    names, journal = named(settings, WRITTEN), settings.router.journal
     partitions = width(settings, [*names, journal])
     ids = [[name, each.topic] for name, each in origins(settings, names).items()]
     of = {"application": settings.app_id, "partitions": partitions, "topics": ids}
@@ -172,12 +172,12 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         since, number = begun.sources.get(f"{at.topic}/{at.partition}", 0), numbers.index(at.topic)
         first, end = extents[at]
         sources.append(SourceSpan(at.topic, number, at.partition, first, offset, end, compacted, since))
-    plan = AuditPlan(
+    return AuditPlan(
         settings,
         partitions,
         written,
         sources,
-        [],
+        [RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at]) for n, at in enumerate(journals)],
         {topic: each.topic for topic, each in there.items()},
         frozenset({ROUTES, LABELS} | ({FORECASTS} if forecasts else set()) | ({OUTCOMES} if labels else set())),
         frozenset(stamped),
@@ -188,12 +188,6 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         checkpoint,
         given,
     )
-    routers = [RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at]) for n, at in enumerate(journals)]
-    return replace(plan, routers=routers)
-
-
-def _names(settings: Settings) -> list[str]:
-    return [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class PartitionReader(TopicReader):
 
     def place(self, label: str, partition: int) -> TopicPartition:
         """Return a partition of a topic by its label."""
-        return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
+        return TopicPartition(named(self._settings, [label])[0], partition)
 
     def told(self, partition: int) -> dict[bytes, bytes]:
         """Return a partition's records in the topic of configurations, without its first rows."""
@@ -134,6 +134,11 @@ class PartitionReader(TopicReader):
         return [self.records(place, each) for place, each in zip(places, stretches, strict=True)]
 
 
+def named(settings: Settings, labels: Iterable[str]) -> list[str]:
+    """Return the names of topics, by their labels."""
+    return [getattr(settings, label.replace("-", "_")) for label in labels]
+
+
 def width(settings: Settings, names: Iterable[str]) -> int:
     """Return the number of partitions; raises `Unauditable` unless all topics exist and have the same number."""
     counts = {}
@@ -169,7 +174,7 @@ def spans(settings: Settings) -> dict[int, Span]:
 
     Raises Unauditable if topics are missing, or differ in their number of partitions.
     """
-    count = width(settings, [*_names(settings), settings.configurations])
+    count = width(settings, [*named(settings, LABELS), settings.configurations])
     with PartitionReader(settings) as reader:
         order = ("journal", *OUTPUTS[::-1], *INPUTS[::-1])
         extents = reader.extents([reader.place(label, n) for label in order for n in range(count)])
@@ -178,22 +183,18 @@ def spans(settings: Settings) -> dict[int, Span]:
 
 def of_checkpoint(settings: Settings) -> dict[str, list[Any]]:
     """Return the identity of a group's checkpoints: each topic's id."""
-    found = origins(settings, _names(settings)).items()
+    found = origins(settings, named(settings, LABELS)).items()
     return {
         label: [name, origin.cluster, origin.topic, origin.partitions]
         for label, (name, origin) in zip(LABELS, found, strict=True)
     }
 
 
-def _names(settings: Settings) -> list[str]:
-    return [getattr(settings, label.replace("-", "_")) for label in LABELS]
-
-
 def require_kept(settings: Settings, partition: int, span: Span, since: Mapping[str, int]) -> None:
     """Require that no record to be read was deleted. Gaps of the journal are found later, when it is read."""
     cut = [
         f"{name}/{partition} begins at offset {span[label].first}"
-        for label, name in zip(LABELS, _names(settings), strict=True)
+        for label, name in zip(LABELS, named(settings, LABELS), strict=True)
         if span[label].first > since[label] and (label != "journal" or span[label].first == span[label].end)
     ]
     if cut:

@@ -8,6 +8,8 @@ from typing import Final
 from agents.status import pictures
 from agents.status.markup import Markup
 from agents.status.number_format import count, day, percent, points
+from replay.measure import chance
+from replay.report.rule import overall
 from replay.result import RAW, Contender, Result, Scored
 from state.scoring.windows import KINDS
 
@@ -38,8 +40,8 @@ def of(result: Result, name: str | None) -> Message:
     if not contenders:
         return Message(of_vectors, None, None)
     contender = chosen(contenders, name)
-    scored = contender.overall
-    if scored is None or not scored.raw.n:
+    (scored,) = overall([contender])
+    if not scored.raw.n:
         return Message(("No forecast has an outcome: nothing can be said.",), None, None)
     windows = [
         pictures.Period(
@@ -49,7 +51,7 @@ def of(result: Result, name: str | None) -> Message:
             w.base_rate,
             w.mean_raw,
             w.mean_calibrated,
-            _chance(w.mean_calibrated, w.base_rate, w.n),
+            chance(w.n, w.base_rate, w.n * w.mean_calibrated * (1.0 - w.mean_calibrated)),
         )
         for w in scored.windows
     ]
@@ -78,20 +80,15 @@ def _vectors(result: Result, name: str | None) -> Iterator[str]:
         yield f"{said}, over {count(each.resolved)} outcomes."
 
 
-def _chance(served: float, rate: float, n: int) -> float:
-    """Return half the 95 % interval by chance of the share of n events that comes true."""
-    return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
-
-
 def _sentences(contender: Contender, scored: Scored, result: Result) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
-    chance = _chance(served.mean_forecast, rate, n)
+    by_chance = chance(n, rate, n * served.mean_forecast * (1.0 - served.mean_forecast))
     off = served.mean_forecast - rate
     judged = (
-        f"right to ±{points(chance)} percentage points"
-        if abs(off) <= chance
+        f"right to ±{points(by_chance)} percentage points"
+        if abs(off) <= by_chance
         else f"{points(abs(off))} percentage points too {'high' if off > 0 else 'low'}"
     )
     when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"

@@ -25,7 +25,7 @@ from agents.status.number_format import (
 )
 from replay.report import figure, message, recommendation, rows, stream_tables
 from replay.report.figure import BEFORE, Diagram, SvgFigure, series_of
-from replay.report.rule import RULE, judged
+from replay.report.rule import RULE, judged, overall
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Result
 from replay.sources.scores import scale
@@ -116,9 +116,7 @@ def _values(result: Result) -> dict[str, Any]:
     if not contenders:
         return values
     chosen = message.chosen(contenders, choice.name)
-    scored = chosen.overall
-    if scored is None:
-        return values
+    (scored,) = overall([chosen])
     every = [(rows.series(each, drawn), each) for each in result.contenders if each.overall]
     how = result.bootstrap
     return values | {

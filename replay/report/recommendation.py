@@ -9,7 +9,7 @@ from agents.status.number_format import count, score, share
 from replay.bootstrap import FEWEST
 from replay.figures import Phase
 from replay.report import sentences
-from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least
+from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least, overall
 from replay.result import RAW, Contender, Result
 from state import chances
 
@@ -57,7 +57,7 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
     if (plain := _plain(contenders)) is not None:
         return plain
     if not any(verdicts.of(name, RAW) for name in every):
-        n = max(each.overall.settled.resolved for each in contenders if each.overall)
+        n = max(each.settled.resolved for each in overall(contenders))
         if not n and _n(contenders) >= FEWEST:
             return _none(
                 "nothing was learnt before the last forecast",
@@ -65,7 +65,7 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
             )
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
         return _none("too few forecasts have an outcome", few)
-    rarer = max(_rarer(each.overall.settled) for each in contenders if each.overall)
+    rarer = max(_rarer(each.settled) for each in overall(contenders))
     if rarer < RARER:
         return _none(
             f"the rarer answer came {count(rarer)} times",
@@ -83,8 +83,9 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
     else:
         made = _take(contenders, verdicts, best, refused)
     made = replace(made, reasons=(*_constant(contenders), *made.reasons))
-    overall = contenders[0].overall
-    seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
+    first = overall(contenders)[0]
+    issued = max(first.issued, 1)
+    seen = first.raw.n / issued
     if seen >= SEEN:
         return made
     if sampled(contenders):
@@ -94,7 +95,7 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
             "figures by weight count each label for all that it stands for."
         )
         return replace(made, reasons=(*made.reasons, of_chance))
-    told = seen + (overall.untaught / overall.issued if overall and not _chances(contenders) else 0.0)
+    told = seen + (0.0 if _chances(contenders) else first.untaught / issued)
     if told >= SEEN:
         of_entities = (
             f"The figures count {share(seen)} of the forecasts: of each entity those whose outcomes taught. Another "
@@ -130,7 +131,7 @@ def _as_many(weighted: Mapping[str, Any], issued: int) -> bool:
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
     """Return the choice if no comparison is needed: one label never came, or raw forecasts are perfect."""
-    cards = [each.overall.raw for each in contenders if each.overall and each.overall.raw.n >= FEWEST]
+    cards = [each.raw for each in overall(contenders) if each.raw.n >= FEWEST]
     if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
         only = "yes" if cards[0].base_rate == 1.0 else "no"
         return _none(
@@ -183,7 +184,7 @@ def _best(every: Sequence[str], verdicts: Verdicts, refused: Mapping[str, str]) 
 
 def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
     """Say that all raw forecasts are equal, if they are."""
-    cards = [each.overall.raw for each in contenders if each.overall]
+    cards = [each.raw for each in overall(contenders)]
     if all(each.distinct == 1 for each in cards):
         yield (
             f"All raw forecasts are {score(cards[0].mean_forecast)}: they tell no event from another, so only their "
@@ -272,15 +273,13 @@ def _take(
             reasons.append(f"{name} {sentences.compared(verdicts, name, rival)}")
         else:
             reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
-    overall = by_name[name].overall
-    if overall:
-        reasons.append(sentences.order_kept(by_name[name], verdicts))
-        reasons += sentences.warmed(by_name[name])
-        reasons += sentences.harm_of_draw(verdicts, name)
-        reasons += sentences.remains(by_name[name], overall)
-    for each in tied:
-        other = by_name[each].overall
-        if overall and other and overall.bound is None and other.bound is not None and other.bound < sentences.VACUOUS:
+    (taken,) = overall([by_name[name]])
+    reasons.append(sentences.order_kept(by_name[name], verdicts))
+    reasons += sentences.warmed(by_name[name])
+    reasons += sentences.harm_of_draw(verdicts, name)
+    reasons += sentences.remains(by_name[name], taken)
+    for each, other in zip(tied, overall([by_name[each] for each in tied]), strict=True):
+        if taken.bound is None and other.bound is not None and other.bound < sentences.VACUOUS:
             reasons.append(
                 f"{each} has what {name} has not: a bound on its error on any sequence, {score(other.bound)} here. "
                 "Where an adversary may choose the outcomes, that can matter more than simplicity."
@@ -297,4 +296,4 @@ def _brier(contender: Contender) -> float:
 
 
 def _n(contenders: Sequence[Contender]) -> int:
-    return max((each.overall.raw.n for each in contenders if each.overall), default=0)
+    return max((each.raw.n for each in overall(contenders)), default=0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log, log1p
 from typing import Final
 
-from replay.result import RAW, Contender, MetricDifference, Result
+from replay.result import RAW, Contender, MetricDifference, Result, Scored
 
 #: The rule of the choice, as the page prints it.
 RULE: Final = (
@@ -38,9 +38,14 @@ ONES: Final = 2.0
 FLAWLESS: Final = 0.1
 
 
+def overall(contenders: Sequence[Contender]) -> list[Scored]:
+    """Return the figures of all streams of probabilities together, of the contenders that have any."""
+    return [each.overall for each in contenders if each.overall]
+
+
 def least(contenders: Sequence[Contender]) -> dict[str, float]:
     """Return the smallest difference that matters, by metric; metrics that are left out have none."""
-    raw = [each.overall.settled.raw for each in contenders if each.overall and each.overall.settled.raw.n]
+    raw = [each.settled.raw for each in overall(contenders) if each.settled.raw.n]
     if not raw:
         return {}
     base = min(min(each.base_rate, 1 - each.base_rate) for each in raw)
@@ -58,7 +63,7 @@ def least(contenders: Sequence[Contender]) -> dict[str, float]:
 
 def judged(result: Result) -> "Verdicts":
     """Return the differences of probabilities."""
-    return Verdicts(result.differences, least([each for each in result.contenders if each.overall]))
+    return Verdicts(result.differences, least(result.contenders))
 
 
 def judged_alone(result: Result, stream: str) -> "Verdicts":
@@ -114,9 +119,7 @@ class Verdicts:
         """Return whether the intervals exclude a difference that matters in every proper score."""
         found = self.of(name, against)
         return bool(found) and all(
-            max(-found[metric].low, found[metric].high) < self._least.get(metric, 0.0)
-            for metric in PROPER
-            if metric in found
+            max(-each.low, each.high) < self.margin(each) for metric, each in found.items() if metric in PROPER
         )
 
     def preferred(self, name: str, against: str) -> bool:
@@ -126,6 +129,6 @@ class Verdicts:
         proper = [sign for metric, sign in told.items() if metric in PROPER]
         if any(proper):
             return min(proper) < 0 and max(proper) <= 0
-        costs = any(found[each].value >= self._least.get(each, 0.0) > 0.0 for each in told if each in PROPER)
+        costs = any(found[each].value >= self.margin(found[each]) > 0.0 for each in told if each in PROPER)
         errors = [sign for metric, sign in told.items() if metric in CALIBRATION]
         return bool(errors) and max(errors) < 0 and not costs

@@ -10,6 +10,7 @@ from agents.status.number_format import count, duration, share
 from replay.figures import BandCoverage, OutcomeAges
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
+from replay.report.rule import overall
 from replay.report.sentences import listed
 from replay.result import Contender, Result, Scored
 from replay.silence import lasting
@@ -68,9 +69,9 @@ def cautions(result: Result) -> list[Caution]:
         sentence, *lines = said.split("\n")
         found.append(Caution("How the table was read.", sentence, lines))
     found += [*turned(result), *unsegmented(result), *lateness(result)]
-    if contenders and contenders[0].overall:
+    if contenders:
         sampled = recommendation.sampled(contenders)
-        found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
+        found += [*_labels(overall(contenders)[0], sampled=sampled), *unresolved(contenders[0])]
     for topic, reasons in result.dead.items():
         if reasons:
             said = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
@@ -204,10 +205,10 @@ def _seen(scored: Scored) -> list[OutcomeAges]:
     return [each for each in scored.ages if each.n >= ENOUGH]
 
 
-def _labels(overall: Scored, *, sampled: bool) -> Iterator[Caution]:
+def _labels(scored: Scored, *, sampled: bool) -> Iterator[Caution]:
     """Say which labels are too few, or differ from the others. ``sampled``: the chance of each label is known."""
-    resolved = overall.raw.n
-    blind = [each for each in overall.coverage if not each.identifiable and not sampled]
+    resolved = scored.raw.n
+    blind = [each for each in scored.coverage if not each.identifiable and not sampled]
     if blind:
         yield Caution(
             f"Nothing can be said of raw scores {_bands(blind)}: few of their forecasts have an outcome.",
@@ -215,7 +216,7 @@ def _labels(overall: Scored, *, sampled: bool) -> Iterator[Caution]:
             f"{count(sum(each.issued for each in blind))} forecasts have one. Calibration error, Brier score and "
             "regret rest on those that happened to get a label, and do not carry over to the rest.",
         )
-    judged = [each for each in overall.coverage if each.issued >= FEWEST and not sampled]
+    judged = [each for each in scored.coverage if each.issued >= FEWEST and not sampled]
     shares = [each.share for each in judged]
     if shares and max(shares) - min(shares) >= UNEVEN:
         low, high = min(judged, key=lambda each: each.share), max(judged, key=lambda each: each.share)
@@ -230,7 +231,7 @@ def _labels(overall: Scored, *, sampled: bool) -> Iterator[Caution]:
             f"Only {count(resolved)} forecasts have an outcome.",
             "Every figure below moves much by chance.",
         )
-    sparse = [each for each in overall.coverage if each not in blind and each.issued > 0 and each.resolved < FEW]
+    sparse = [each for each in scored.coverage if each not in blind and each.issued > 0 and each.resolved < FEW]
     if sparse and resolved >= FEW:
         yield Caution(
             f"Scores {_bands(sparse)} are rare.",
@@ -269,7 +270,7 @@ def unresolved(contender: Contender) -> Iterator[Caution]:
 def limits(result: Result) -> list[str]:
     """Return what no figure of this replay can show."""
     said = [_REPLAYED, _ONE_HISTORY]
-    resolved = [each.overall.raw.n for each in recommendation.base(result) if each.overall]
+    resolved = [each.raw.n for each in overall(result.contenders)]
     if result.bootstrap and resolved:
         block = result.bootstrap.block
         said.append(

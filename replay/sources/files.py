@@ -24,7 +24,7 @@ import orjson
 
 from replay.sources.column import quoted
 from replay.sources.parquet_table import pyarrow
-from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
+from replay.sources.record import CHUNK, TOPICS, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened, parts, stored_bytes
 from replay.spool import spool, spooled
 from state.fence import FORECASTS, OUTCOMES
@@ -79,8 +79,8 @@ class FileSource:
 
     def manifest(self) -> Mapping[str, Any]:
         """Return names, sizes and digests of the files."""
-        files = {"forecasts": self.forecasts, "outcomes": self.outcomes}
-        return {"files": {topic: identity(path) for topic, path in files.items()}, "partitions": self.partitions}
+        files = dict(zip(TOPICS, map(identity, (self.forecasts, self.outcomes)), strict=True))
+        return {"files": files, "partitions": self.partitions}
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of a file that is one partition, see `ready`."""
@@ -211,7 +211,7 @@ class SpooledSource:
 
 
 def _spool(directory: Path, topic: int, partition: int) -> Path:
-    return directory / f"{('forecasts', 'outcomes')[topic]}-{partition}.spool"
+    return directory / f"{TOPICS[topic]}-{partition}.spool"
 
 
 def identity(path: Path) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from streams.records.decoding import Decoder
 from streams.sources.references import Headers
 
 #: Records of one chunk. Enough that handing over costs nothing, few enough to show progress.
 CHUNK = 2000
+#: The two topics by their labels, in the order of `state.fence.FORECASTS` and `state.fence.OUTCOMES`.
+TOPICS: Final = ("forecasts", "outcomes")
 
 
 class TableError(Exception):

@@ -20,7 +20,7 @@ import orjson
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from replay.sources.record import CHUNK, Chunk, SourceRecord
+from replay.sources.record import CHUNK, TOPICS, Chunk, SourceRecord
 from replay.topic_reader import TopicReader
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
@@ -68,7 +68,7 @@ class TopicSource:
     def manifest(self) -> Mapping[str, Any]:
         """Return topics and offsets, from which `reread` makes the source again."""
         found: dict[str, Any] = {}
-        for label, name, spans in zip(("forecasts", "outcomes"), self.names, self.spans, strict=True):
+        for label, name, spans in zip(TOPICS, self.names, self.spans, strict=True):
             found[label] = {"topic": name, "offsets": {str(n): list(span) for n, span in enumerate(spans)}}
             if self.skipped.get(name):
                 found[label]["skipped"] = {
@@ -128,8 +128,11 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
         skipped = asyncio.run(_skipped(settings, dict(zip(names, spans, strict=True))))
     except (KafkaError, PoisonError) as exc:
         raise TopicsError(f"cannot read from {', '.join(settings.brokers)}: {exc!r}") from exc
-    kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
-    return TopicSource(kept, names, spans, skipped)
+    return TopicSource(_kept(environment), names, spans, skipped)
+
+
+def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
 
 
 async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, dict[int, dict[int, str]]]:
@@ -184,18 +187,21 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
     Raises SettingsError if it cannot be read, or is not such a manifest.
     """
     try:
-        given = orjson.loads(path.read_bytes())
-        topics = [given[label]["topic"] for label in ("forecasts", "outcomes")]
+        read = orjson.loads(path.read_bytes())
+        given = [read[label] for label in TOPICS]
+        topics = [of["topic"] for of in given]
         skipped = {
-            given[label]["topic"]: {
+            of["topic"]: {
                 int(n): {int(offset): str(why) for offset, why in each.items()}
-                for n, each in given[label].get("skipped", {}).items()
+                for n, each in of.get("skipped", {}).items()
             }
-            for label in ("forecasts", "outcomes")
+            for of in given
         }
         spans = [
-            tuple((int(start), int(end)) for _, (start, end) in sorted(offsets.items(), key=lambda item: int(item[0])))
-            for offsets in (given[label]["offsets"] for label in ("forecasts", "outcomes"))
+            tuple(
+                (int(start), int(end)) for _, (start, end) in sorted(of["offsets"].items(), key=lambda at: int(at[0]))
+            )
+            for of in given
         ]
     except OSError as exc:
         raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
@@ -203,8 +209,7 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
         raise SettingsError(f"{path} is not a manifest of topics, as --manifest writes it") from exc
     if len(spans[0]) != len(spans[1]) or any(start > end or start < 0 for each in spans for start, end in each):
         raise SettingsError(f"{path} gives offsets that no topic can have")
-    kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
-    return TopicSource(kept, (topics[0], topics[1]), (spans[0], spans[1]), skipped)
+    return TopicSource(_kept(environment), (topics[0], topics[1]), (spans[0], spans[1]), skipped)
 
 
 def moment(text: str) -> int:

@@ -1,5 +1,6 @@
 """Whole replays of files: the same bytes with any number of processes, what is refused, what is left behind."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ import pytest
 
 from cli.replay_table import warnings
 from replay.configuration import Configuration, configurations
+from replay.player import parts, play
 from replay.report.page import page
 from replay.result import Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state.calibrators import make
 from state.fence import FATES, INPUT_FATES
+from state.ledger import LedgerRow
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.partitioner import partition
 from tests.e2e.world import ROOT
@@ -213,3 +216,14 @@ def test_unsorted_file_is_told(tmp_path: Path) -> None:
     (line,) = [line for line in warnings(replace(result, manifest={"outcomes": {}})) if "stand behind" in line]
     assert "file" not in line
     assert "earlier record of their partition" in line
+
+
+def test_rows_of_a_part_are_gone_once_it_was_played_without_a_garbage_collection(tmp_path: Path) -> None:
+    request = asked(tmp_path)
+    gc.collect()
+    gc.disable()
+    try:
+        play(parts(request.source, [request.configurations], SETTINGS, tmp_path), 1, lambda _: None)
+        assert not [each for each in gc.get_objects() if isinstance(each, LedgerRow)]
+    finally:
+        gc.enable()

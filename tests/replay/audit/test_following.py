@@ -247,7 +247,7 @@ class Logs:
             rows, earlier = Memory(), self.begun.routers.get(n)
             begins, reached = (0, 0), NOTHING
             if directory is not None and earlier is not None:
-                checkpoint.read_rows(earlier, rows)
+                checkpoint.read_rows(earlier.file, rows)
                 begins, reached = earlier.next, earlier.reached
             routes, labels = (Extent(0, len(self.written[label, n])) for label in (1, 2))
             inputs = [iter(self.written[label, n][at:]) for label, at in zip((1, 2), begins, strict=True)]
