@@ -29,8 +29,11 @@ class LeastSquares:
         N = [[ c - b'A^-1 b,  θ' ],  with θ = A^-1 b and c = Σ y² + ‖θ₀‖²,
              [ θ,         -A^-1  ]]
 
-    which changes by gg', g = (θ·f - y, -A^-1 f) / sqrt(1 + q) (Sherman & Morrison 1950). N is computed anew from M by
-    Cholesky (A >= I, so it exists) after every `REBUILD` rounds, and when rounding has made q negative.
+    which changes by gg', g = (θ·f - y, -A^-1 f) / sqrt(1 + q) (Sherman & Morrison 1950). M is swept anew (A >= I, so
+    every pivot is at least 1) after every `REBUILD` rounds, and when rounding has made q negative.
+
+    Sums are added up in the order of the coordinates, and not by BLAS, whose order depends on the processor: a worker
+    on another one, a replay and an audit must give the same bytes.
 
     With ŷ = clip(θ·f) at each round, y in [0, 1], and for all θ (Azoury & Warmuth 2001, Theorem 4.6, with the constant
     one gets from (ŷ - y)² <= (θ·f - y)²/(1 + q) + q/(1 + q) and Σ (θ·f - y)²/(1 + q) = loss)
@@ -106,12 +109,10 @@ class LeastSquares:
         """Add the round whose features are in ``z``."""
         z, g = self.z, self._g
         z[0] = 0.0
-        np.dot(self._swept, z, out=g)
-        q = -float(g.dot(z))
+        q = self._moved()
         if not q >= 0.0 or self.learnt % REBUILD == REBUILD - 1:
             self._rebuild()
-            np.dot(self._swept, z, out=g)
-            q = -float(g.dot(z))
+            q = self._moved()
         self.log_det += math.log1p(q)
         z[0] = -y
         g[0] -= y
@@ -121,6 +122,12 @@ class LeastSquares:
         self.theta = self._swept[0].tolist()
         self.learnt += 1
 
+    def _moved(self) -> float:
+        """Let g be N z, and return q = -g·z."""
+        np.multiply(self._swept, self._column[0], out=self._outer[0])
+        np.add.reduce(self._outer[0], axis=0, out=self._g)
+        return -_inner(self._g, self.z)
+
     def relearn(self, was: float, y: float) -> None:
         """Replace the y of a round whose features are in ``z``; exact up to rounding."""
         f, change = self.z[1:], y - was
@@ -128,20 +135,27 @@ class LeastSquares:
         sums[0, 1:] -= change * f
         sums[1:, 0] = sums[0, 1:]
         sums[0, 0] += y * y - was * was
-        swept[0, 1:] += change * (self.inverse @ f)
+        swept[0, 1:] += change * (self.inverse * f[:, None]).sum(axis=0)
         swept[1:, 0] = swept[0, 1:]
-        swept[0, 0] = sums[0, 0] - 1.0 - swept[0, 1:] @ self.b
+        swept[0, 0] = sums[0, 0] - 1.0 - _inner(swept[0, 1:], self.b)
         self.theta = swept[0].tolist()
 
     def _rebuild(self) -> None:
-        lower = np.linalg.cholesky(self.a)
-        half = np.linalg.solve(lower, np.eye(len(lower)))
-        inverse = half.T @ half
+        """Sweep M on A, one coordinate after another."""
         swept = self._swept
-        swept[1:, 1:] = -(inverse + inverse.T) / 2.0
-        swept[0, 1:] = swept[1:, 0] = inverse @ self.b
-        swept[0, 0] = self._pair[0, 0, 0] - 1.0 - swept[0, 1:] @ self.b
-        self.log_det = 2.0 * float(np.log(np.diag(lower)).sum())
+        swept[:] = self._pair[0]
+        self.log_det = 0.0
+        for k in range(1, len(swept)):
+            pivot = float(swept[k, k])
+            column = swept[k] / math.sqrt(pivot)  # before the product, so that it is symmetric to the last bit
+            row = swept[k] / pivot
+            swept -= column[:, None] * column
+            swept[k] = swept[:, k] = row
+            swept[k, k] = -1.0 / pivot
+            self.log_det += math.log(pivot)
+        swept[0, 1:] *= -1.0
+        swept[1:, 0] = swept[0, 1:]
+        swept[0, 0] -= 1.0
 
     def encode(self) -> bytes:
         n = len(self._swept)
@@ -157,3 +171,7 @@ class LeastSquares:
         triangles = np.frombuffer(payload, "<f8", offset=_HEAD.size).reshape(2, -1)
         pair[:, rows, columns] = pair[:, columns, rows] = triangles
         self._hold(pair)
+
+
+def _inner(one: Floats, other: Floats) -> float:
+    return float(np.add.reduce(one * other))

@@ -1,7 +1,11 @@
 """Least squares: the sums, what is swept from them, and the theorem they stand for."""
 
 import math
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,3 +88,30 @@ def test_working_inverse_keeps_to_the_sums_between_rebuilds() -> None:
     assert sums.inverse == pytest.approx(np.linalg.inv(sums.a), abs=1e-8)
     assert sums.theta[1:] == pytest.approx(np.linalg.solve(sums.a, sums.b), abs=1e-8)
     assert sums.log_det == pytest.approx(float(np.linalg.slogdet(sums.a)[1]), abs=1e-8)
+
+
+ELSEWHERE = """
+from hashlib import blake2b
+from tests.state.calibrators.test_least_squares import LeastSquares, least_squares, learn, some_rounds
+least_squares.REBUILD = 40
+sums = LeastSquares(20, prior=1)
+learn(sums, *some_rounds(100, 19, seed=5))
+sums.relearn(0.25, 0.75)
+print(blake2b(sums.encode()).hexdigest())
+"""
+
+
+def test_another_kind_of_processor_gives_the_same_bytes() -> None:
+    # BLAS adds up in another order on each; so an audit elsewhere would call right answers differences.
+    kinds = ("Prescott", "Haswell", "SkylakeX")
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", ELSEWHERE],
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[3],
+            env=os.environ | {"OPENBLAS_CORETYPE": kind, "TRUEUP_COMPILED": "no"},
+        ).stdout
+        for kind in kinds
+    }
+    assert len(said) == 1
