@@ -102,8 +102,7 @@ class RocksStore(rocksdb.Store):
         try:
             return self.offset(partition) is not None and not self._unfit(partition, origin, end, oldest, begin)
         except DamagedStoreError as exc:
-            self.anew(partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return False
 
     def _vetted(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> bool:
@@ -113,8 +112,7 @@ class RocksStore(rocksdb.Store):
                 self._read_all(partition)
             found = self._unfit(partition, origin, end, oldest, begin)
         except DamagedStoreError as exc:
-            self.anew(partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return True
         if found is None:
             return False
@@ -212,9 +210,13 @@ class RocksStore(rocksdb.Store):
         try:
             return self.offset(tp.partition)
         except DamagedStoreError as exc:
-            self.anew(tp.partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return None
+
+    def _begin_anew(self, exc: DamagedStoreError) -> None:
+        """Log the damage, and go on with an empty database."""
+        self.log.error("%s", exc)
+        self.anew(exc.partition)
 
     def anew(self, partition: int) -> None:
         """Replace a damaged database by an empty one. Call it when no write is under way."""
