@@ -9,7 +9,6 @@ that its rows reach to, and the next owner of the partition restores the rest.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from time import time
 from typing import Any, cast
 
 import faust
@@ -22,7 +21,7 @@ from streams.faust.changelog import Changelog, MovedError, RowWrites, sliced
 from streams.faust.inputs import DataLossError
 from streams.faust.pace import HURRIED, Pace
 from streams.faust.producing import BatchProducer, RecordBatch
-from streams.faust.stores import RocksStore, restore
+from streams.faust.stores import RocksStore, now, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
@@ -107,7 +106,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     async def claim(self, partition: int) -> None:
         """Claim a partition's changelog: brokers refuse all other writers; raises as `Changelog.claim`."""
-        began = _now()
+        began = now()
         self._claimed[partition] = began, await self.changelog.claim(partition)
 
     def claimed(self, partition: int) -> int:
@@ -129,7 +128,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
-        origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
+        origin, oldest = described.origin.encode(), now() - described.retention_ms // 2
         vet = self.store.vet
         # In a thread, because after damage it reads all rows.
         return [
@@ -153,12 +152,12 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         for partition in partitions:
             await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 
-    async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds, widths: Widths) -> None:
+    async def _recognise(self, partition: int, topics: tuple[str, str], given: InputIds, widths: Widths) -> None:
         row = self.read(partition, kinds.INPUTS.key())
-        known = now if row is None else kinds.INPUTS.decode(row)
+        known = given if row is None else kinds.INPUTS.decode(row)
         fence = self.read(partition, kinds.FENCE.key())
         applied = Fence.decode(fence).next if fence else (0, 0)
-        for topic, before, found, offset in zip(topics, known, now, applied, strict=True):
+        for topic, before, found, offset in zip(topics, known, given, applied, strict=True):
             if before != found and offset:
                 raise DataLossError(
                     f"the state of partition {partition} has applied {topic} up to offset {offset - 1}, but that topic "
@@ -175,8 +174,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "moves the state to another number of partitions and another TRUEUP_APP_ID; "
                     "see docs/how-to/rescale.md"
                 )
-        if row is None or known != now or stored is None or before_widths != widths:
-            rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(now), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}
+        if row is None or known != given or stored is None or before_widths != widths:
+            rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(given), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}
             await self.commit(partition, rows)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
@@ -217,7 +216,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                 self.store.begin(partition, last, offset)
             last = part
         self._require_claim(partition, claim)  # there is a rest after the last slice, too
-        self.store.write(partition, last, offset, _now())
+        self.store.write(partition, last, offset, now())
         probe(2)
 
     def _require_claim(self, partition: int, claim: tuple[int, int] | None) -> None:
@@ -285,7 +284,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write recovered changelog records; see `streams.faust.stores.restore`."""
-        restore(self.store, tp.partition, records, _now())
+        restore(self.store, tp.partition, records, now())
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Do nothing: `restore` has written these records already, and Faust hands them over some time later.
@@ -322,8 +321,3 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def size(self, partition: int) -> tuple[int, int]:
         """Return the number of rows and of bytes of a partition, as the store estimates them."""
         return self.store.size(partition)
-
-
-def _now() -> int:
-    """Return ms since 1970, as record times are."""
-    return int(time() * 1000)

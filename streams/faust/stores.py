@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from time import time
 from typing import Any, Final
 
 import rocksdict
@@ -351,16 +352,21 @@ class RocksStore(rocksdb.Store):
             raise
 
 
-def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], now: int) -> None:
+def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], at: int) -> None:
     """Write changelog records, in order, with the offset of the last.
 
     Rows that were there keep the time they are as of. An empty store gets the time at which the recovery began.
 
-    ``now``: the time, ms since 1970.
+    ``at``: the time, ms since 1970.
     """
     rows = ((record.key, record.value) for record in records if record.key is not None)
-    as_of = now if store.offset(partition) is None else None
+    as_of = at if store.offset(partition) is None else None
     store.write(partition, rows, records[-1].offset, as_of)
+
+
+def now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)
 
 
 def _awaited(partition: int) -> DamagedStoreError:

@@ -23,7 +23,7 @@ USUAL = Described(OURS, 2 * DAY)
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW)
 
 
 def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topology:
@@ -121,7 +121,7 @@ def test_a_commit_and_a_finished_recovery_make_rows_new_and_a_broken_one_does_no
     table = topology.table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 100, NOW)])
     assert table.store.as_of(0) == NOW - DAY // 2
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW + 5)
     table.reopened(0)
     assert table.store.as_of(0) == NOW, "as of the claim: what was appended before it has been read"
     asyncio.run(table.commit(0, {b"b": b"1"}))
@@ -134,7 +134,7 @@ def test_rows_that_are_restored_from_the_first_record_are_as_of_its_reading(
     """However old the records: a tombstone that follows them is kept for its time from the day it hides them."""
     table = started(tmp_path, end=100).table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 3, NOW - 90 * DAY)])
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW + 5)
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 9, NOW - 80 * DAY)])
     assert table.store.as_of(0) == NOW
 
