@@ -7,7 +7,7 @@ that its rows reach to, and the next owner of the partition restores the rest.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -86,20 +86,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     @property
     def store(self) -> RocksStore:
-        """The store of the rows."""
+        """The store of the rows. It may be behind the changelog."""
         return cast("RocksStore", self.data)
-
-    def read(self, partition: int, key: bytes) -> bytes | None:
-        """Return a row, or None."""
-        return self.store.read(partition, key)
-
-    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
-        """Return a function that reads rows of one partition."""
-        return self.store.reader(partition)
-
-    def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows by key prefix. For views only: it reads the disk, which may be behind."""
-        return self.store.range(partition, prefix)
 
     def _changelog_topic_name(self) -> str:
         return self._changelog_name or super()._changelog_topic_name()
@@ -153,9 +141,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 
     async def _recognise(self, partition: int, topics: tuple[str, str], given: InputIds, widths: Widths) -> None:
-        row = self.read(partition, kinds.INPUTS.key())
+        row = self.store.read(partition, kinds.INPUTS.key())
         known = given if row is None else kinds.INPUTS.decode(row)
-        fence = self.read(partition, kinds.FENCE.key())
+        fence = self.store.read(partition, kinds.FENCE.key())
         applied = Fence.decode(fence).next if fence else (0, 0)
         for topic, before, found, offset in zip(topics, known, given, applied, strict=True):
             if before != found and offset:
@@ -164,7 +152,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
-        stored = self.read(partition, kinds.WIDTHS.key())
+        stored = self.store.read(partition, kinds.WIDTHS.key())
         before_widths = widths if stored is None else kinds.WIDTHS.decode(stored)
         for topic, had, has in zip(topics, before_widths, widths, strict=True):
             if had != has and any(applied):
@@ -309,15 +297,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self.changelog.release(partition)
         self.store.anew(partition)
 
-    def offset(self, partition: int) -> int | None:
-        """Return the changelog offset that the stored rows reach to."""
-        return self.store.offset(partition)
-
     def following(self, partition: int) -> int:
         """Return the next offset of the changelog to restore."""
-        offset = self.offset(partition)
+        offset = self.store.offset(partition)
         return 0 if offset is None else offset + 1
-
-    def size(self, partition: int) -> tuple[int, int]:
-        """Return the number of rows and of bytes of a partition, as the store estimates them."""
-        return self.store.size(partition)
