@@ -136,7 +136,7 @@ def _standing(kept: Iterable[Kept]) -> dict[str, GroupTopics]:
 async def read(settings: Settings) -> list[Kept]:
     """Return all records, in order.
 
-    Raises OwnersError if a record is not one of `Claim.encode`.
+    Raises OwnersError if a record is not one of `GroupTopics.encode`.
     Raises KafkaError if the topic cannot be read.
     """
     found = []
