@@ -102,7 +102,7 @@ class BatchProcessor:
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)
-            stored = self._table.reader(partition)
+            stored = self._table.store.reader(partition)
             found = journal.read(stored)
             entries = found.entries
             terms = self._terms
@@ -283,7 +283,7 @@ class BatchProcessor:
         if served.terms is not self._terms:
             await self._close_order(served)
             served.terms = self._terms
-            served.engine = self._open(self._terms, served.read(self._table.reader(number)))
+            served.engine = self._open(self._terms, served.read(self._table.store.reader(number)))
 
     async def _close_order(self, served: ServedPartition) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""

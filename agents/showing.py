@@ -26,7 +26,7 @@ class Showing:
 
     def taken_up(self, partition: int, fence: Fence) -> None:
         """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
-        formats.check(lambda prefix: next(iter(self._table.range(partition, prefix)), None), self._policies)
+        formats.check(lambda prefix: next(iter(self._table.store.range(partition, prefix)), None), self._policies)
         self._take_slots(partition)
         self._gauges.assigned(partition, self._held(partition, self._gauges.slots.shown, fence))
 
@@ -36,12 +36,14 @@ class Showing:
         A partition may hold rows of any number of streams, and all partitions wait while it is taken up. So reading is
         bounded by the number of slots.
         """
-        for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
+        for streams in snapshot.present(lambda prefix: self._table.store.range(partition, prefix), self._policies):
             all(map(self._gauges.slots.take, streams))  # until a stream finds no slot
 
     def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
         """Return the stored rows of some streams of a partition that gauges hold."""
-        return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, committed(fence))
+        return snapshot.read(
+            lambda key: self._table.store.read(partition, key), self._policies, streams, committed(fence)
+        )
 
     def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
         """Show what a checkpoint wrote."""

@@ -139,7 +139,7 @@ class Topology:
             await self.announcer.announce(partition, self.table.claimed(partition), folded)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
-        for skip in skips.read(self.table.range(partition, skips.SKIP.letter)):
+        for skip in skips.read(self.table.store.range(partition, skips.SKIP.letter)):
             log.warning("leaving out %s/%d@%d: %s", self.sources[skip.topic], partition, skip.offset, skip.reason)
             left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)
@@ -329,6 +329,6 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
         return
     yield from topology.app.consumer.samples()
     for partition in topology.gauges.partitions():
-        rows, held = topology.table.size(partition)
+        rows, held = topology.table.store.size(partition)
         yield "state_rows", (str(partition),), rows
         yield "state_bytes", (str(partition),), held

@@ -29,10 +29,7 @@ QUEUED = 1 << 20
 
 
 class Application:
-    """A new Faust application that is not started.
-
-    ``memory``: keep the table in memory instead of RocksDB.
-    """
+    """A new Faust application that is not started."""
 
     def __init__(self, settings: Settings) -> None:
         #: The application itself; only this folder and its tests use it.

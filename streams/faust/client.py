@@ -171,18 +171,21 @@ class Client(ListeningClient):
             return await self._connected(node_id, group)
 
     async def _connected(self, node_id: int, group: object) -> AIOKafkaConnection | None:
-        connection = None
-        try:
-            async with asyncio.timeout(self._attempt):
-                connection = await super()._get_conn(node_id, group=group)
-        except TimeoutError:
-            pass
+        connection = await self._tried(node_id, group)
         if connection is None:
             self._fell_silent(node_id)
         elif node_id in self.replaced:
             self.replaced.discard(node_id)
             log.warning("broker %s is back", node_id)
         return connection
+
+    async def _tried(self, node_id: int, group: object) -> AIOKafkaConnection | None:
+        """Return a connection, or None if there is none within an attempt."""
+        try:
+            async with asyncio.timeout(self._attempt):
+                return await super()._get_conn(node_id, group=group)
+        except TimeoutError:
+            return None
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
         """Send a request and return the response.
@@ -251,11 +254,7 @@ class Client(ListeningClient):
             del self.silent[node_id]
 
     async def _reached(self, node_id: int) -> bool:
-        try:
-            async with asyncio.timeout(self._attempt):
-                connection = await super()._get_conn(node_id, group=_PROBES)
-        except TimeoutError:
-            return False
+        connection = await self._tried(node_id, _PROBES)
         if connection is None:
             return False
         # Left open, it would count as an answer when the broker freezes again.

@@ -5,7 +5,6 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from time import time
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -17,7 +16,7 @@ from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.client import hasten, idle_ms, stop
 from streams.faust.contact import Contact
-from streams.faust.stores import RocksStore
+from streams.faust.stores import RocksStore, now
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
 from streams.kafka.provenance import Described
@@ -131,8 +130,3 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
     if unfit := sorted(set(kept) - found):
         log.warning("the rows of partitions %s on this disk cannot be used", unfit)
     return found
-
-
-def now() -> int:
-    """Return ms since 1970, as record times are."""
-    return int(time() * 1000)

@@ -179,13 +179,10 @@ class Member(driver.Consumer):
         error = self._thread.expelled()
         if error is not None and not self.should_stop:
             reason = error.__cause__ or error
-            if isinstance(reason, InvalidSessionTimeoutError):
-                said = "the brokers do not allow TRUEUP_SESSION_SECONDS: see their group.min.session.timeout.ms"
-                self.inputs.failed(MembershipError(said))
-                return
-            self.inputs.failed(
-                MembershipError(
-                    f"the group has no place for this worker: {reason!r}. Does another one run under the same "
-                    "TRUEUP_INSTANCE_ID?"
-                )
+            said = (
+                "the brokers do not allow TRUEUP_SESSION_SECONDS: see their group.min.session.timeout.ms"
+                if isinstance(reason, InvalidSessionTimeoutError)
+                else f"the group has no place for this worker: {reason!r}. Does another one run under the same "
+                "TRUEUP_INSTANCE_ID?"
             )
+            self.inputs.failed(MembershipError(said))

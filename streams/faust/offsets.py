@@ -40,7 +40,7 @@ async def committed(
 
 
 async def reached(
-    by: AIOKafkaConsumer | AIOKafkaProducer, group: str, places: Sequence[TopicPartition]
+    by: AIOKafkaConsumer | AIOKafkaAdminClient | AIOKafkaProducer, group: str, places: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the committed offset of each partition, 0 if there is none; raises as `committed`."""
     found = await committed(by, group, places)

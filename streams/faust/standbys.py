@@ -28,7 +28,7 @@ from streams.faust.client import stop
 from streams.faust.contact import Contact
 from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, fit
 from streams.faust.progress import Standby
-from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
+from streams.faust.stores import DamagedStoreError, RocksStore, now, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.records.merge import KafkaRecord
 
@@ -215,14 +215,14 @@ class Standbys:
         """Open copies, set unfit ones aside, note the end of the changelog, and seek."""
         topic = self._settings.changelog
         places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
-        now = copies.now()
+        began = now()
         described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
-        oldest = now - described.retention_ms // 2
+        oldest = began - described.retention_ms // 2
         for partition in sorted(self._wanted & set(places)):  # other copies may be wanted by now
             place = places[partition]
             if partition in self._copies or self._open(partition):
-                self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, now)
+                self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, began)
         self._seek(consumer, begins)
 
     def _open(self, partition: int) -> bool:
@@ -249,7 +249,7 @@ class Standbys:
         if partition in self._wanted:
             self._release(partition)
 
-    def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, now: int) -> None:
+    def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, asked: int) -> None:
         """Set a copy aside that the changelog cannot bring up to date, and note how much it lacks."""
         copy = self._copies[partition]
         try:
@@ -260,7 +260,7 @@ class Standbys:
             return
         copy.end = end
         if copy.asked is None:
-            copy.asked = now
+            copy.asked = asked
         self._note(partition, copy)
 
     def _seek(self, consumer: AIOKafkaConsumer, begins: dict[TopicPartition, int]) -> None:
@@ -308,7 +308,7 @@ class Standbys:
                     self.store.set_aside(partition, "ahead"),
                 )
                 return
-            restore(self.store, partition, records, copies.now())
+            restore(self.store, partition, records, now())
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return

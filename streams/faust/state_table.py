@@ -7,9 +7,8 @@ that its rows reach to, and the next owner of the partition restores the rest.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from time import time
 from typing import Any, cast
 
 import faust
@@ -22,7 +21,7 @@ from streams.faust.changelog import Changelog, MovedError, RowWrites, sliced
 from streams.faust.inputs import DataLossError
 from streams.faust.pace import HURRIED, Pace
 from streams.faust.producing import BatchProducer, RecordBatch
-from streams.faust.stores import RocksStore, restore
+from streams.faust.stores import RocksStore, now, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
@@ -87,27 +86,15 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     @property
     def store(self) -> RocksStore:
-        """The store of the rows."""
+        """The store of the rows. It may be behind the changelog."""
         return cast("RocksStore", self.data)
-
-    def read(self, partition: int, key: bytes) -> bytes | None:
-        """Return a row, or None."""
-        return self.store.read(partition, key)
-
-    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
-        """Return a function that reads rows of one partition."""
-        return self.store.reader(partition)
-
-    def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows by key prefix. For views only: it reads the disk, which may be behind."""
-        return self.store.range(partition, prefix)
 
     def _changelog_topic_name(self) -> str:
         return self._changelog_name or super()._changelog_topic_name()
 
     async def claim(self, partition: int) -> None:
         """Claim a partition's changelog: brokers refuse all other writers; raises as `Changelog.claim`."""
-        began = _now()
+        began = now()
         self._claimed[partition] = began, await self.changelog.claim(partition)
 
     def claimed(self, partition: int) -> int:
@@ -129,7 +116,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
-        origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
+        origin, oldest = described.origin.encode(), now() - described.retention_ms // 2
         vet = self.store.vet
         # In a thread, because after damage it reads all rows.
         return [
@@ -153,19 +140,19 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         for partition in partitions:
             await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 
-    async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds, widths: Widths) -> None:
-        row = self.read(partition, kinds.INPUTS.key())
-        known = now if row is None else kinds.INPUTS.decode(row)
-        fence = self.read(partition, kinds.FENCE.key())
+    async def _recognise(self, partition: int, topics: tuple[str, str], given: InputIds, widths: Widths) -> None:
+        row = self.store.read(partition, kinds.INPUTS.key())
+        known = given if row is None else kinds.INPUTS.decode(row)
+        fence = self.store.read(partition, kinds.FENCE.key())
         applied = Fence.decode(fence).next if fence else (0, 0)
-        for topic, before, found, offset in zip(topics, known, now, applied, strict=True):
+        for topic, before, found, offset in zip(topics, known, given, applied, strict=True):
             if before != found and offset:
                 raise DataLossError(
                     f"the state of partition {partition} has applied {topic} up to offset {offset - 1}, but that topic "
                     f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
-        stored = self.read(partition, kinds.WIDTHS.key())
+        stored = self.store.read(partition, kinds.WIDTHS.key())
         before_widths = widths if stored is None else kinds.WIDTHS.decode(stored)
         for topic, had, has in zip(topics, before_widths, widths, strict=True):
             if had != has and any(applied):
@@ -175,8 +162,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "moves the state to another number of partitions and another TRUEUP_APP_ID; "
                     "see docs/how-to/rescale.md"
                 )
-        if row is None or known != now or stored is None or before_widths != widths:
-            rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(now), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}
+        if row is None or known != given or stored is None or before_widths != widths:
+            rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(given), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}
             await self.commit(partition, rows)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
@@ -217,7 +204,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                 self.store.begin(partition, last, offset)
             last = part
         self._require_claim(partition, claim)  # there is a rest after the last slice, too
-        self.store.write(partition, last, offset, _now())
+        self.store.write(partition, last, offset, now())
         probe(2)
 
     def _require_claim(self, partition: int, claim: tuple[int, int] | None) -> None:
@@ -285,7 +272,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write recovered changelog records; see `streams.faust.stores.restore`."""
-        restore(self.store, tp.partition, records, _now())
+        restore(self.store, tp.partition, records, now())
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Do nothing: `restore` has written these records already, and Faust hands them over some time later.
@@ -310,20 +297,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self.changelog.release(partition)
         self.store.anew(partition)
 
-    def offset(self, partition: int) -> int | None:
-        """Return the changelog offset that the stored rows reach to."""
-        return self.store.offset(partition)
-
     def following(self, partition: int) -> int:
         """Return the next offset of the changelog to restore."""
-        offset = self.offset(partition)
+        offset = self.store.offset(partition)
         return 0 if offset is None else offset + 1
-
-    def size(self, partition: int) -> tuple[int, int]:
-        """Return the number of rows and of bytes of a partition, as the store estimates them."""
-        return self.store.size(partition)
-
-
-def _now() -> int:
-    """Return ms since 1970, as record times are."""
-    return int(time() * 1000)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from time import time
 from typing import Any, Final
 
 import rocksdict
@@ -102,8 +103,7 @@ class RocksStore(rocksdb.Store):
         try:
             return self.offset(partition) is not None and not self._unfit(partition, origin, end, oldest, begin)
         except DamagedStoreError as exc:
-            self.anew(partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return False
 
     def _vetted(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> bool:
@@ -113,8 +113,7 @@ class RocksStore(rocksdb.Store):
                 self._read_all(partition)
             found = self._unfit(partition, origin, end, oldest, begin)
         except DamagedStoreError as exc:
-            self.anew(partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return True
         if found is None:
             return False
@@ -212,9 +211,13 @@ class RocksStore(rocksdb.Store):
         try:
             return self.offset(tp.partition)
         except DamagedStoreError as exc:
-            self.anew(tp.partition)
-            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            self._begin_anew(exc)
             return None
+
+    def _begin_anew(self, exc: DamagedStoreError) -> None:
+        """Log the damage, and go on with an empty database."""
+        self.log.error("%s", exc)
+        self.anew(exc.partition)
 
     def anew(self, partition: int) -> None:
         """Replace a damaged database by an empty one. Call it when no write is under way."""
@@ -349,16 +352,21 @@ class RocksStore(rocksdb.Store):
             raise
 
 
-def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], now: int) -> None:
+def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], at: int) -> None:
     """Write changelog records, in order, with the offset of the last.
 
     Rows that were there keep the time they are as of. An empty store gets the time at which the recovery began.
 
-    ``now``: the time, ms since 1970.
+    ``at``: the time, ms since 1970.
     """
     rows = ((record.key, record.value) for record in records if record.key is not None)
-    as_of = now if store.offset(partition) is None else None
+    as_of = at if store.offset(partition) is None else None
     store.write(partition, rows, records[-1].offset, as_of)
+
+
+def now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)
 
 
 def _awaited(partition: int) -> DamagedStoreError:

@@ -67,8 +67,8 @@ async def _handed_on(
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
     least, since, asked = None, monotonic(), 0
     while not stop.is_set():
-        stored = await offsets.committed(admin, group, places)
-        left = sum(max(ends[each] - max(stored.get(each, (-1, ""))[0], first[each]), 0) for each in places)
+        stored = await offsets.reached(admin, group, places)
+        left = sum(max(ends[each] - max(stored[each], first[each]), 0) for each in places)
         if not left:
             return True
         if least is None or left < least:

@@ -24,8 +24,6 @@ from streams.kafka.sign_in import SignInError
 ALERT_SECONDS: Final = 2.0
 #: OpenSSL's error numbers for a certificate (X509_V_ERR_*): unknown authority, wrong host, not valid now.
 _ISSUER, _NAME, _TIME = (2, 18, 19, 20, 21, 24, 27), (62, 64), (9, 10)
-
-
 #: Errors that do not go away by trying again.
 _LASTING = (
     ssl.SSLCertVerificationError,

@@ -99,7 +99,7 @@ def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
         named = [variable for topic in sorted(theirs) if (variable := variables.get(topic))]
         or_these = f" or {', '.join(named)}" if named else ""
         found.append(
-            f"{_listed(theirs)} {'belongs' if len(theirs) == 1 else 'belong'} to application {application}, and "
+            f"{listed(theirs)} {'belongs' if len(theirs) == 1 else 'belong'} to application {application}, and "
             f"TRUEUP_APP_ID={me} would write there, too: "
             f"set TRUEUP_TOPIC_PREFIX{or_these} to give {me} topics of its own; if it is to take the place of "
             f"{application}, stop that and run 'trueup topics take' with the settings of {me}"
@@ -122,7 +122,8 @@ def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
     return " and ".join(parts)
 
 
-def _listed(topics: Iterable[str]) -> str:
+def listed(topics: Iterable[str]) -> str:
+    """Return topics for a sentence, by name."""
     names = sorted(topics)
     return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names)}"
 
@@ -135,7 +136,7 @@ def _standing(kept: Iterable[Kept]) -> dict[str, GroupTopics]:
 async def read(settings: Settings) -> list[Kept]:
     """Return all records, in order.
 
-    Raises OwnersError if a record is not one of `Claim.encode`.
+    Raises OwnersError if a record is not one of `GroupTopics.encode`.
     Raises KafkaError if the topic cannot be read.
     """
     found = []
@@ -218,10 +219,10 @@ async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool 
     for group, had in known.items():
         if had.application != me and (lost := had.writes & written):
             changed[group] = GroupTopics(group, had.application, had.reads, had.writes - lost)
-            found.append(f"{_listed(lost)}: written by {me} now, and no more by group {group} of {had.application}")
+            found.append(f"{listed(lost)}: written by {me} now, and no more by group {group} of {had.application}")
         elif group in mine and _another(had, mine[group]):
             changed[group] = mine[group]
-            found.append(f"group {group}: {_listed(mine[group].reads | mine[group].writes)}")
+            found.append(f"group {group}: {listed(mine[group].reads | mine[group].writes)}")
     for group in changed:
         await _require_stopped(admin, group)
     changed |= {group: each for group, each in mine.items() if known.get(group) != each}

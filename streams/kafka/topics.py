@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExists
 from streams.config.settings import Settings
 from streams.faust import offsets
 from streams.kafka import connectivity, owners, permissions
+from streams.kafka.owners import listed
 
 #: Bytes of a record batch beyond its records.
 BATCH_OVERHEAD = 4096
@@ -166,7 +167,7 @@ async def check(
         problems = list[str]()
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
-            problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
+            problems.append(f"{listed(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
         # A router reads routes and labels again, and what it sends twice counts once.
         if settings.changelog in absent and not settings.routed and await _has_served(admin, settings.app_id):
             problems.append(
@@ -187,7 +188,7 @@ async def check(
         counts = {topic.name: len(found[topic.name]) for topic in present if topic.name != settings.owners}
         inputs = counts.get(settings.forecasts)
         problems += [
-            f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
+            f"{listed(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
             "all must have as many, for an event's records to meet. Delete what is new and make it again; 'trueup "
             "state rescale' moves a state to another number"
             for count, names in _others(counts, inputs)
@@ -232,11 +233,7 @@ def _others(counts: Mapping[str, int], wanted: int | None) -> list[tuple[int, li
 
 def _left(names: list[str], count: int, what: str, asked: int | None) -> str:
     have, were = _do(names, "has", "have"), _do(names, "was", "were")
-    return f"{_named(names)} {have} {count} {what} and {were} left so, {asked} were asked for"
-
-
-def _named(names: list[str]) -> str:
-    return f"{_do(names, 'topic', 'topics')} {', '.join(names)}"
+    return f"{listed(names)} {have} {count} {what} and {were} left so, {asked} were asked for"
 
 
 def _do(names: list[str], one: str, several: str) -> str:

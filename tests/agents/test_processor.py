@@ -111,7 +111,7 @@ class Scene(NamedTuple):
         """Return the rows that the engine made."""
         table, outside = self.topology.table, Moves.OUTSIDE
         kept = [letter for letter, kind in KINDS.items() if kind.moves is not outside]
-        return {key: row for letter in kept for key, row in table.range(partition, letter)}
+        return {key: row for letter in kept for key, row in table.store.range(partition, letter)}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)

@@ -58,7 +58,7 @@ def test_a_worker_shows_challengers_after_a_restart_as_before_and_those_alone_th
     for each in POLICY.challengers:
         labels = {"stream": "s", "calibrator": each.calibrator, "config": each.config}
         assert read.value("shadow_events", labels) == 20
-        row = topology.table.read(0, kinds.COMPARISON.key("s", POLICY.config, each.config))
+        row = topology.table.store.read(0, kinds.COMPARISON.key("s", POLICY.config, each.config))
         assert row is not None
         mean = kinds.COMPARISON.decode(row).difference("brier").mean
         assert read.value("shadow_difference", labels | {"loss": "brier"}) == pytest.approx(mean)

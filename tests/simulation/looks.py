@@ -50,7 +50,7 @@ def tables(actors: Iterable["Actor"], folding: Mapping[str, Settings]) -> dict[t
         for n in actor.topology.processor._partitions:
             if table.store._db_for_partition(n)._database.damaged:  # and nobody has read it yet
                 continue
-            rows = dict(table.range(n, b""))
+            rows = dict(table.store.range(n, b""))
             found[folding[actor.stage].app_id, n] = {
                 key: row for key, row in rows.items() if key[:1] not in BESIDE and key[:2] != b"__"
             }

@@ -166,7 +166,7 @@ def restore(topology: Topology, partition: int = 0) -> None:
     rows = [
         record(changelog, partition, n, 0, *row[:2]) for n, row in enumerate(row for each in sent for row in each.rows)
     ]
-    stored = table.offset(partition)
+    stored = table.store.offset(partition)
     if rows := rows[0 if stored is None else stored + 1 :]:
         table.restore(TP(changelog, partition), rows)
 

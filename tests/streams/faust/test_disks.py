@@ -23,7 +23,7 @@ USUAL = Described(OURS, 2 * DAY)
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW)
 
 
 def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topology:
@@ -70,21 +70,21 @@ def test_rows_of_another_changelog_are_set_aside_and_named(
 ) -> None:
     left(tmp_path, 7)
     topology = started(tmp_path, Described(other, 2 * DAY), end=100)
-    assert (topology.table.read(0, b"a"), topology.table.offset(0)) == (None, None)
+    assert (topology.table.store.read(0, b"a"), topology.table.store.offset(0)) == (None, None)
     (aside,) = tmp_path.rglob("*.foreign")
     assert str(aside) in caplog.text
     assert OURS.encode().decode() in caplog.text
     topology.table.store.write(0, [(b"a", b"new")], 3, NOW)
     stopped(topology)
     again = started(tmp_path, Described(other, 2 * DAY), end=100)
-    assert again.table.read(0, b"a") == b"new", "what took their place is marked as ours"
+    assert again.table.store.read(0, b"a") == b"new", "what took their place is marked as ours"
 
 
 def test_rows_of_which_nothing_says_what_they_are_of_are_set_aside(tmp_path: Path) -> None:
     topology = wire(tmp_path)
     topology.table.store.write(0, [(b"a", b"old")], 7, NOW)
     stopped(topology)
-    assert started(tmp_path, end=100).table.read(0, b"a") is None
+    assert started(tmp_path, end=100).table.store.read(0, b"a") is None
     assert list(tmp_path.rglob("*.foreign"))
 
 
@@ -95,7 +95,7 @@ def test_a_disk_ahead_of_its_changelog_is_set_aside_at_once(
     """With 7 the claim itself fills the hole: the end alone does not tell."""
     left(tmp_path, 7)
     topology = started(tmp_path, end=end)
-    assert (topology.table.read(0, b"a"), topology.table.offset(0)) == (None, None)
+    assert (topology.table.store.read(0, b"a"), topology.table.store.offset(0)) == (None, None)
     assert list(tmp_path.rglob("*.ahead"))
     assert f"they reach to offset 7, but the changelog ended at {end}" in caplog.text
 
@@ -106,7 +106,7 @@ def test_rows_older_than_half_of_the_tombstones_retention_or_of_unknown_age_are_
 ) -> None:
     left(tmp_path, 7, None if age is None else NOW - age)
     topology = started(tmp_path, end=100)
-    assert (topology.table.read(0, b"a") == b"old") == kept
+    assert (topology.table.store.read(0, b"a") == b"old") == kept
     aside = [each for what in ("foreign", "ahead", "old") for each in tmp_path.rglob(f"*.{what}")]
     assert bool(aside) != kept
     if age is not None:
@@ -121,7 +121,7 @@ def test_a_commit_and_a_finished_recovery_make_rows_new_and_a_broken_one_does_no
     table = topology.table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 100, NOW)])
     assert table.store.as_of(0) == NOW - DAY // 2
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW + 5)
     table.reopened(0)
     assert table.store.as_of(0) == NOW, "as of the claim: what was appended before it has been read"
     asyncio.run(table.commit(0, {b"b": b"1"}))
@@ -134,7 +134,7 @@ def test_rows_that_are_restored_from_the_first_record_are_as_of_its_reading(
     """However old the records: a tombstone that follows them is kept for its time from the day it hides them."""
     table = started(tmp_path, end=100).table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 3, NOW - 90 * DAY)])
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW + 5)
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 9, NOW - 80 * DAY)])
     assert table.store.as_of(0) == NOW
 
@@ -162,5 +162,5 @@ def test_faust_restores_all_of_what_was_set_aside_and_nothing_twice_of_the_rest(
 def test_keys_of_the_store_are_no_rows(tmp_path: Path) -> None:
     left(tmp_path, 7)
     topology = started(tmp_path, end=8)
-    assert topology.table.size(0)[0] == 1
-    assert list(topology.table.range(0, kinds.FENCE.key())) == []
+    assert topology.table.store.size(0)[0] == 1
+    assert list(topology.table.store.range(0, kinds.FENCE.key())) == []

@@ -74,9 +74,9 @@ def test_what_was_folded_and_cannot_be_again_is_left_out_for_good(
     run(consumer.perform_seek())
     assert brokers.calls == [("seek", {F0: 60})]
     assert not consumer.partition_buffers[0].journal
-    found = read(topology.table.reader(0))
+    found = read(topology.table.store.reader(0))
     assert (found.number, found.entries) == (5, [])
-    assert Fence.decode(topology.table.read(0, kinds.FENCE.key()) or b"").next == [60, 0]
+    assert Fence.decode(topology.table.store.read(0, kinds.FENCE.key()) or b"").next == [60, 0]
 
 
 @pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])

@@ -131,7 +131,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     monkeypatch.setattr(copies, "hasten", lambda *_: None)
     monkeypatch.setattr("streams.kafka.provenance.describe", describe)
     monkeypatch.setattr(copies, "now", lambda: NOW)
-    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW)
+    monkeypatch.setattr("streams.faust.standbys.now", lambda: NOW)
+    monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW)
     for name in ("LOOK_SECONDS", "MISSING_SECONDS", "PAUSE_SECONDS"):
         monkeypatch.setattr(module, name, 0.01)
     monkeypatch.setattr(copies, "FETCH_SECONDS", 0.01)

@@ -42,7 +42,7 @@ def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
         commit = asyncio.create_task(table.commit(0, {bytes([i]): b"new" for i in range(7)}))
         while not commit.done():
             await asyncio.sleep(0)
-            seen.append((table.read(0, b"\0"), table.read(0, b"\6"), table.offset(0)))
+            seen.append((table.store.read(0, b"\0"), table.store.read(0, b"\6"), table.store.offset(0)))
 
     asyncio.run(scene())
     assert (b"new", None, 0) in seen
@@ -61,7 +61,7 @@ def test_rows_of_a_partition_that_moves_in_the_last_rest_are_left_to_its_new_own
     asyncio.run(table.commit(0, {b"a": b"1"}))
     with pytest.raises(MovedError, match="partition 0 has moved"):
         asyncio.run(table.commit(0, {b"a": b"2"}, pace=Moving(lambda: True)))
-    assert (table.read(0, b"a"), table.offset(0)) == (b"1", 0)
+    assert (table.store.read(0, b"a"), table.store.offset(0)) == (b"1", 0)
 
 
 @pytest.mark.parametrize(("end", "fits"), [(8, True), (7, False)])
@@ -72,10 +72,10 @@ def test_rows_of_a_write_that_was_cut_off_are_restored_or_set_aside_if_the_chang
     table.store.vet(0, origin, 1, 0)
     table.store.write(0, [(b"a", b"1")], 0, as_of=100)
     table.store.begin(0, [(b"a", b"2")], 7)
-    assert table.offset(0) == 0
+    assert table.store.offset(0) == 0
     assert table.store.fit(0, origin, end, 0) is fits
     assert table.store.vet(0, origin, end, 0) is not fits
-    assert table.read(0, b"a") == (b"2" if fits else None)
+    assert table.store.read(0, b"a") == (b"2" if fits else None)
 
 
 def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_written(
@@ -86,11 +86,11 @@ def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_writt
     rows = {bytes([i]): bytes(1000) for i in range(11)}
     with pytest.raises(TooLargeError, match="partition 0 do not fit"):
         asyncio.run(table.commit(0, rows, heard.append))
-    assert (producer.sent, heard, table.read(0, b"\0"), table.offset(0)) == ([], [], None, None)
+    assert (producer.sent, heard, table.store.read(0, b"\0"), table.store.offset(0)) == ([], [], None, None)
     rows.pop(b"\0")
     rows.pop(b"\1")
     asyncio.run(table.commit(0, rows, heard.append))
-    assert (heard, table.offset(0)) == ([1, 2], 8)
+    assert (heard, table.store.offset(0)) == ([1, 2], 8)
 
 
 def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: StateTable, producer: Producer) -> None:
@@ -99,7 +99,7 @@ def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: 
     heard: list[int] = []
     with pytest.raises(ForeignWriterError, match=r"partition 0 .* offset 2, expected 1"):
         asyncio.run(table.commit(0, {b"a": b"2"}, heard.append))
-    assert (heard, table.read(0, b"a"), table.offset(0)) == ([], b"1", 0)
+    assert (heard, table.store.read(0, b"a"), table.store.offset(0)) == ([], b"1", 0)
 
 
 def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: StateTable) -> None:
@@ -111,7 +111,7 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
     recovery.buffers[table] = [SimpleNamespace(message=older)]
     recovery.flush_buffers()
     assert not recovery.buffers[table]
-    assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
+    assert (table.store.read(0, b"F"), table.store.offset(0)) == (b"2", 8)
 
 
 def known(producer: Producer, forecasts: str, outcomes: str) -> None:
@@ -129,7 +129,7 @@ def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Pr
         applied(table, 5, 5)
     rows = [row for row in producer.rows(CHANGELOG) if row.key == kinds.INPUTS.key()]
     assert [kinds.INPUTS.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
-    assert table.read(0, kinds.INPUTS.key()) == rows[0].value
+    assert table.store.read(0, kinds.INPUTS.key()) == rows[0].value
 
 
 @pytest.mark.parametrize(("fence", "topic"), [((7, 0), "f"), ((0, 7), "o"), ((7, 7), "f")])
@@ -152,13 +152,13 @@ def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
     applied(table, 7, 0)
     known(producer, "1", "4")
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert kinds.INPUTS.decode(table.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
+    assert kinds.INPUTS.decode(table.store.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
 
 
 def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
     applied(table, 7, 7)
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert table.read(0, kinds.INPUTS.key()) is None
+    assert table.store.read(0, kinds.INPUTS.key()) is None
 
 
 def test_another_number_of_partitions_is_refused_once_anything_was_applied(
@@ -169,7 +169,7 @@ def test_another_number_of_partitions_is_refused_once_anything_was_applied(
     asyncio.run(table.recognise([0], ("f", "o")))
     producer.widths.update({"f": 8, "o": 8})  # made anew before the first record
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert kinds.WIDTHS.decode(table.read(0, kinds.WIDTHS.key()) or b"") == table.widths == Widths(8, 8)
+    assert kinds.WIDTHS.decode(table.store.read(0, kinds.WIDTHS.key()) or b"") == table.widths == Widths(8, 8)
     applied(table, 1, 0)
     producer.widths["o"] = 9
     with pytest.raises(PartitionsError, match="o has 9 partitions, and had 8 when the state of partition 0 was begun"):
