@@ -34,8 +34,6 @@ _HEAD: Final = 50
 _BELOW, _SHOWN = 9, 2
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
-
-
 #: Bytes that are decoded at once, and the longest line.
 _BLOCK, _LINE = 1 << 18, 1 << 26
 #: Encodings to propose if text is neither UTF-8 nor Western European.
