@@ -137,7 +137,7 @@ def test_topics_that_were_not_made_as_asked_are_named(world: MakeWorld) -> None:
     assert made.returncode == 1
     assert "all topics are as they must be" not in made.stdout
     problems = asyncio.run(topics.check(there.settings, as_worker=False, **asked))
-    names = ", ".join(topic.name for topic in topics.wanted(there.settings))
+    names = ", ".join(sorted(topic.name for topic in topics.wanted(there.settings)))
     (partitions,) = (each for each in problems if "2 partitions and were left so, 3 were asked for" in each)
     (replicas,) = (each for each in problems if "1 replicas and were left so, 3 were asked for" in each)
     assert partitions.startswith(f"topics {names} have 2")

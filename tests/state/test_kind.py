@@ -21,7 +21,11 @@ def test_a_row_that_is_declared_is_merged_shown_checked_and_documented() -> None
         "inspected": [3],
         "refused": "a '0' row has format version 9, this build reads version 1",
         "called": "the toys of stream 's'",
-        "page": ["| `0` | `0` · stream | one a stream: how many toys it has | 1 | " + Moves.SUM.value + " | yes |"],
+        "page": [
+            "| `0` | `0` · stream | one a stream: how many toys it has | 1 | `__main__.py` | "
+            + Moves.SUM.value
+            + " | yes |"
+        ],
         "reference": ["| `toys` | gauge | stream | Toys of a stream. | – |"],
     }
 
