@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -169,6 +169,26 @@ def test_a_position_that_a_new_leader_lacked_for_a_moment_is_read_on_from(
     assert brokers.positions[F0] == 10
 
 
+@pytest.mark.parametrize("when", ["before the brokers are asked", "meanwhile"])
+def test_an_error_of_a_position_that_was_left_is_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    overtake(brokers, consumer)
+    ask = consumer.highwaters
+
+    async def sought_elsewhere(*tps: TP) -> Mapping[TP, int]:
+        brokers.positions[F0] = 8
+        return await ask(*tps)
+
+    if when == "meanwhile":
+        monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
+    else:
+        brokers.positions[F0] = 8
+    run(consumer._out_of_range({F0: 2}))
+    assert topology.failure is None
+    assert brokers.positions[F0] == 8
+
+
 def test_a_record_that_was_applied_and_is_deleted_before_it_is_read_once_more_is_not_lost(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
@@ -182,6 +202,58 @@ def test_a_record_that_was_applied_and_is_deleted_before_it_is_read_once_more_is
 def write_fence(topology: Topology, partition: int, forecasts: int, outcomes: int) -> None:
     row = Fence([forecasts, outcomes]).encode()
     topology.table.store.write(partition, [(kinds.FENCE.key(), row)], 0)
+
+
+def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
+    buffer(consumer, F0, 1, 2, 3)
+    stale = consumer.partition_buffers[0].take(1, 1000, consumer, 0)
+    assert stale is not None
+    message = consumer._message([stale])
+    consumer._committable = {F0: 1}
+    consumer._confirmed = {F0: 5}
+    consumer._throttled = {F0}
+    run(consumer.perform_seek())
+    assert not consumer.flow_active, "Faust resumes the flow, after it has cleared its queues"
+    assert [len(each) for each in consumer.partition_buffers[0].buffers] == [0, 0]
+    assert consumer._confirmed == {F0: 0, O0: 0}
+    assert brokers.calls[1:] == [("throttle", ([], [F0]))]
+    assert consumer._throttled == set()
+    consumer.ack(message)
+    assert list(consumer._filter_tps_with_pending_acks()) == []
+    assert topology.failure is None
+
+
+def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their gauges and their claims would stay, and so would the database of one that another worker serves by now."""
+    brokers.assigned = {F0, O0, F1, O1}
+    applied = topology.applied
+
+    async def nothing(_: set[TP]) -> None: ...
+
+    async def interrupted(partition: int, *_: object) -> tuple[tuple[int, int], Journal]:
+        fence = await applied(partition)
+        if partition == 0:
+            consumer._on_partitions_revoked = nothing
+            await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})
+        return fence
+
+    async def applied_later(partition: int, *_: object) -> tuple[tuple[int, int], Journal]:
+        await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})  # while this one waits
+        return await applied(partition)
+
+    consumer._on_partitions_revoked = nothing
+    for taken_up in (interrupted, applied_later):
+        monkeypatch.setattr(topology, "applied", taken_up)
+        with pytest.raises(RebalanceAgain):
+            run(consumer.perform_seek())
+        assert topology.gauges.partitions() == []
+        assert {0, 1}.isdisjoint(topology.table.changelog.claims())
+    assert topology.failure is None
 
 
 def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
@@ -215,6 +287,22 @@ def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
     monkeypatch.setattr(topology, "applied", late)
     run(scenario())
     assert topology.failure is None
+
+
+def test_copies_that_cannot_be_let_go_of_end_the_worker(
+    run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client only logs what a listener raises: the worker would hold its partitions and serve none for ever."""
+
+    async def follow(*_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    copies = Copies()
+    monkeypatch.setattr(copies, "follow", follow)
+    cast("BatchTransport", consumer.transport).standbys = cast("Standbys", copies)
+    with pytest.raises(RuntimeError, match="closed"):
+        run(consumer.on_partitions_assigned({F0, O0, C0}))
+    assert isinstance(topology.failure, RuntimeError)
 
 
 def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partitions_shared_out_anew(

@@ -172,6 +172,36 @@ def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
     assert errors == [(F0, lost)]
 
 
+class Coordination:
+    """What aiokafka's coordinator keeps of an error."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._closing = loop.create_future()
+        self._coordination_task: asyncio.Future[None] = loop.create_future()
+        self._pending_exception: Exception | None = None
+
+
+def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: LoopConsumer) -> None:
+    kafka = thread._ensure_consumer()
+
+    async def scenario() -> list[str | None]:
+        await asyncio.sleep(0)
+        said: list[str | None] = [repr(thread.expelled())]
+        kafka._coordinator = coordination = Coordination(asyncio.get_running_loop())
+        said.append(repr(thread.expelled()))
+        coordination._pending_exception = KafkaError("UnknownError()")
+        said.append(repr(thread.expelled()))
+        coordination._pending_exception = None
+        coordination._coordination_task.set_exception(KafkaError("unexpected"))
+        said.append(repr(thread.expelled()))
+        coordination._closing.set_result(None)
+        return [*said, repr(thread.expelled())]
+
+    said = run(scenario())
+    kafka._coordinator = None
+    assert said == ["None", "None", "KafkaError('UnknownError()')", "KafkaError('unexpected')", "None"]
+
+
 def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
     topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
