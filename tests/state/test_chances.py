@@ -1,6 +1,7 @@
 """Labels of known chance: which teach, and that what they teach is right of all forecasts."""
 
 import random
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -111,6 +112,14 @@ def test_what_is_served_is_right_of_all_forecasts_and_without_chances_it_is_not(
         found[name] = sum(cast("float", each.p) for each in last) / len(last)
     assert found["alike"] > 1.25 * rate
     assert found["chances"] == pytest.approx(rate, rel=0.15)
+
+
+def test_a_stream_of_known_chances_is_never_withheld() -> None:
+    policy = PLAN.default
+    assert policy is not None
+    assert not policy.guarded
+    assert replace(policy, label_rate="").guarded
+    assert policy.config == replace(policy, label_rate="").config
 
 
 def test_a_label_that_teaches_nothing_is_told_and_revised_and_counts_by_weight_alone() -> None:

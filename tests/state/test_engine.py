@@ -6,8 +6,9 @@ from state import kinds, ledger
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
-from state.fence import FATES, FORECASTS, ISSUED
+from state.fence import EXPIRY, FATES, FORECASTS, ISSUED
 from state.fold import SWEEP
+from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policies import Policies
 from state.policy import Policy
@@ -55,6 +56,26 @@ def worker(policies: Policies = OPEN) -> Worker:
 
 
 # The ledger's cases.
+
+
+def test_forecast_first_is_answered_and_kept_as_issued() -> None:
+    one = worker()
+    effects = one.fold(forecast(0))
+    assert effects.outputs == [answer()]
+    assert fates(effects) == {"forecasts_issued": 1}
+    assert one.table.keys() == {
+        kinds.FENCE.key(),
+        kinds.LEDGER.key("e"),
+        kinds.QUEUE.key(EXPIRY, 100, 0),
+        kinds.CALIBRATOR.key("s", IDENTITY.config),
+        kinds.COUNTS.key("s"),
+    }
+    entry = one.table.entry("e")
+    assert entry is not None
+    assert (entry.status, entry.born, entry.issued_ts, entry.resolved_ts) == (ledger.ISSUED, 1, 1000, 0)
+    assert (entry.kind, entry.raw, entry.p, entry.draw, entry.version) == (PROBABILITY, 0.7, 0.7, 0.7, 0)
+    assert (entry.config, entry.calibrator, entry.stream) == (IDENTITY.config, "identity", "s")
+    assert (entry.ticket, entry.shadows, entry.key, entry.groups, entry.entity) == (b"", (), b"", (), 0)
 
 
 OTHER_P, OTHER_STREAM = (forecast(1, **other)._replace(value=b"record") for other in ({"p": 0.2}, {"stream": "other"}))

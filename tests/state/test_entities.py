@@ -13,7 +13,7 @@ from state.entities import APART, KEPT, MOST, ROWS, Entities, number, place
 from state.events import Calibrated, Forecast, Outcome, Resolved
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Normal, Probs
 from state.policies import Policies
-from state.policy import Policy
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from tests.state.histories import Table, Worker
 
 CONFIG = bytes(4)
@@ -173,3 +173,16 @@ def test_entities_of_classes_and_numbers_teach_once() -> None:
         worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 9) for n in range(4)))
         row = worker.table[kinds.CALIBRATOR.key("s", plan.default.config)]  # type: ignore[union-attr]
         assert kinds.CALIBRATOR.decode(row, "s").calibrator.learnt == 1
+
+
+def test_a_challenger_learns_what_the_champion_learns() -> None:
+    plan = Policies(default=Policy(DEFAULT_CALIBRATOR, shadow=(Challenger("platt", {}),), unlabelled="alike"))
+    worker = Worker(plan, Table())
+    worker.fold(*FORECASTS)
+    worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 10 + n) for n in range(5)))
+    learnt = [
+        kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
+        for key, row in worker.table.items()
+        if key[:1] == kinds.CALIBRATOR.letter
+    ]
+    assert learnt == [3, 3]

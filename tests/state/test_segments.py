@@ -1,17 +1,19 @@
 """Segments: what a value's slot is, that it stays, and that each segment is scored by its own events."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from state import calibrators, kinds
+from state.calibrators.answer import Answer
 from state.calibrators.histogram import Histogram
-from state.events import Forecast, Outcome
+from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame, seal
 from state.policies import Policies
-from state.policy import Policy
+from state.policy import Challenger, Policy
 from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
 from tests.holding import shown
@@ -121,6 +123,44 @@ def test_each_segment_counts_its_own_events() -> None:
     assert (germany.mean("raw"), germany.observed, germany.brier("raw")) == (0.75, 0.5, (0.0625 + 0.5625) / 2)
 
 
+def test_rows_of_segments_are_written_only_when_they_are_touched() -> None:
+    one = Worker(Policies([("s", POLICY)]))
+    one.fold(forecast(0, "DE", "web"), forecast(1, "FR", "web"))
+    touched = {kinds.SEGMENT.key("s", POLICY.layout, slot) for slot in (2, 66, 129)}
+    effects = one.fold(forecast(2, "DE", "web"))
+    assert {key for key in effects.rows if key[:1] in (kinds.SEGMENT.letter, kinds.NAMES.letter)} == touched
+    effects = one.fold(outcome(0, 0))
+    assert {key for key in effects.rows if key[:1] in (kinds.SEGMENT.letter, kinds.NAMES.letter)} == touched
+
+
+def test_events_without_any_value_are_a_segment_that_has_a_name() -> None:
+    one = Worker(Policies([("s", POLICY)]))
+    one.fold(forecast(0, "", ""))
+    assert kinds.NAMES.decode(one.table[kinds.NAMES.key("s", POLICY.layout)]).segment(MISSING) == (
+        "country",
+        "(missing)",
+    )
+    effects = one.fold(forecast(1, "", ""))
+    assert kinds.NAMES.key("s", POLICY.layout) not in effects.rows
+
+
+def test_a_revision_leaves_scores_as_if_the_right_label_had_come_first() -> None:
+    revised, right = (Worker(Policies([("s", POLICY)])) for _ in range(2))
+    for one in (revised, right):
+        one.fold(forecast(0, "DE", "web"), forecast(1, "DE", "web", p=0.1), outcome(0, 1, 0.0))
+    revised.fold(outcome(1, 0, 0.0), outcome(2, 0, 1.0, 1020), outcome(3, 0, 0.0, 1030))
+    right.fold(outcome(1, 0, 0.0))
+    assert scores(revised, POLICY, 2) == scores(right, POLICY, 2)
+
+
+def test_a_forecast_that_expires_counts_in_its_segments() -> None:
+    one = Worker(Policies([("s", POLICY)]))
+    one.fold(forecast(0, "DE", "web"), forecast(1, "DE", "", ts=2000))
+    germany = scores(one, POLICY, 2)
+    assert (germany.issued, germany.expired, germany.n) == (2, 1, 0)
+    assert germany.coverage == 0.0
+
+
 def test_other_names_have_other_slots_and_old_tickets_count_where_they_belong() -> None:
     one = Worker(Policies([("s", POLICY)]))
     one.fold(forecast(0, "DE", "web"))
@@ -136,20 +176,63 @@ def test_other_names_have_other_slots_and_old_tickets_count_where_they_belong() 
     )
 
 
+# -- what the ledger keeps -------------------------------------------------------------------------------------------
+
+
+def test_the_row_of_an_event_holds_its_slots_through_every_change() -> None:
+    policy = Policy("identity", segments=("country",), shadow=(Challenger("platt", {}),), ttl_ms=900, matures_ms=50)
+    one = Worker(Policies([("s", policy)]))
+    one.fold(forecast(0, "DE")._replace(key=b"another"))
+    one.fold(outcome(0, 0))
+    one.fold(forecast(1, "FR", ts=1200))
+    for y, ts in ((0.0, 1210), (1.0, 1220)):
+        one.fold(outcome(int(ts), 0, y, ts))
+    entry = one.table.entry("e0")
+    assert entry is not None
+    assert (entry.layout, entry.groups) == (policy.layout, (2,))
+    assert (entry.revisions, entry.key, len(entry.shadows), entry.ticket) == (2, b"another", 1, b"")
+    assert scores(one, policy, 2).n == 1
+
+
 # -- calibrators that use segments -----------------------------------------------------------------------------------
 
 
 class Told(Histogram):
-    """A calibrator that uses segments."""
+    """Serve a number that says which slots it was given."""
 
     name = "told"
     grouped: bool = True
 
+    def predict(self, p: float, x: Any = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Answer[float]:
+        made = super().predict(p, x, key)
+        return Answer(sum(groups) / 1000, sum(groups) / 1000, made.ticket)
 
-def test_names_are_part_of_the_configuration_only_where_they_change_what_is_served(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(calibrators.REGISTRY, "told", Told)
+
+
+@pytest.mark.usefixtures("told")
+def test_a_calibrator_that_uses_segments_is_told_them() -> None:
+    policy = Policy("told", segments=NAMES, pairs=PAIRS)
+    one = Worker(Policies([("s", policy)]))
+    (answer,) = one.fold(forecast(0, "DE", "web")).outputs
+    assert isinstance(answer, Calibrated)
+    assert answer.p == (2 + 66 + 129) / 1000
+
+
+@pytest.mark.usefixtures("told")
+def test_a_challenger_that_uses_segments_is_told_them_beside_a_champion_that_does_not() -> None:
+    policy = Policy("platt", segments=("country",), shadow=(Challenger("told", {}),))
+    one = Worker(Policies([("s", policy)]))
+    one.fold(forecast(0, "DE"), forecast(1, ""))
+    entries = one.table.entry("e0"), one.table.entry("e1")
+    assert [entry and entry.shadows[0].p for entry in entries] == [0.002, 0.001]
+
+
+@pytest.mark.usefixtures("told")
+def test_names_are_part_of_the_configuration_only_where_they_change_what_is_served() -> None:
     for calibrator, changes in (("platt", False), ("told", True)):
         one, other = (Policy(calibrator, segments=names) for names in (("a", "b"), ("b", "a")))
         assert (one.config != other.config) == changes

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
+from state.forecasts import Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring.comparison import Comparison
@@ -101,6 +102,12 @@ def as_champions(table: Table, history: History) -> None:
 
 
 @STEADY
+@given(SHADOWED_HISTORIES)
+def test_challengers_row_is_the_one_it_would_have_as_the_champion(history: History) -> None:
+    as_champions(history.table, history)
+
+
+@STEADY
 @given(SHADOWED_HISTORIES, CUTS, st.randoms(use_true_random=False))
 def test_promotions_at_any_time_lose_nothing_and_learn_nothing_twice(
     history: History, lengths: list[int], when: random.Random
@@ -166,6 +173,17 @@ def answered(n: int) -> list[Event]:
     return [Outcome(i, None, f"e{i}", float(i % 3 == 0), n + i) for i in range(n)]
 
 
+def test_ledger_row_holds_what_each_challenger_would_have_served() -> None:
+    worker = Worker(policies(BESIDE))
+    worker.fold(Forecast(0, None, "e", "s", 0.31, (), 0))
+    entry = worker.table.entry("e")
+    assert entry is not None
+    platt, identity = entry.shadows
+    assert (platt.config, identity.config) == tuple(each.config for each in BESIDE.challengers)
+    assert (identity.version, identity.p, identity.draw) == (0, 0.31, 0.31)
+    assert entry.config == CHAMPION.config
+
+
 def test_challenger_that_is_no_longer_configured_learns_from_the_tickets_it_has() -> None:
     worker = Worker(policies(BESIDE))
     worker.fold(*asked(10))
@@ -187,3 +205,40 @@ def test_added_challenger_learns_only_from_what_it_was_asked() -> None:
     effects = worker.fold(*(event._replace(offset=event.offset) for event in answered(6)))
     assert shown(effects, policies(BESIDE), kinds.COMPARISON) == {}
     assert worker.table.of(kinds.COMPARISON.letter) == {}
+
+
+def test_promoted_challenger_tells_of_its_row_whichever_ticket_taught_it() -> None:
+    worker = Worker(policies(BESIDE))
+    worker.fold(*asked(10))
+    platt, identity = BESIDE.challengers
+    after = replace(platt, shadow=(Challenger(CHAMPION.calibrator, CHAMPION.options), Challenger("identity", {})))
+    worker = Worker(policies(after), worker.table)
+    effects = worker.fold(*answered(10))
+    assert shown(effects, policies(after), kinds.CALIBRATOR) == {
+        ("s", platt.config): worker.table[kinds.CALIBRATOR.key("s", platt.config)]
+    }
+    assert shown(effects, policies(after), kinds.COMPARISON) == {}, "these were compared with the champion of before"
+    answer = worker.fold(Forecast(10, None, "new", "s", 0.5, (), 30)).outputs[0]
+    assert isinstance(answer, Calibrated)
+    assert (answer.config, answer.version) == (platt.config, 10)
+    effects = worker.fold(Outcome(10, None, "new", 1.0, 31))
+    assert shown(effects, policies(after), kinds.COMPARISON).keys() == {
+        ("s", platt.config, each.config) for each in (CHAMPION, identity)
+    }
+
+
+def test_outcome_no_forecast_can_have_teaches_nobody() -> None:
+    mixed = Policies([("s", BESIDE), ("n", Policy("multiclass", {"classes": 4}))])
+    worker = Worker(mixed)
+    events: list[Event] = [Outcome(0, b"k", "e", 2.0, 0), Forecast(0, b"k", "e", "s", 0.5, (), 1)]
+    worker.fold(events[0])
+    first = worker.fold(events[1])
+    assert [type(output).__name__ for output in first.outputs] == ["Calibrated", "Rejected"]
+    entry = worker.table.entry("e")
+    assert entry is not None
+    assert len(entry.shadows) == 2
+    for each in BESIDE.challengers:
+        assert kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key("s", each.config)], "s").calibrator.learnt == 0
+    fit = worker.fold(Outcome(1, b"k", "e", 1.0, 2))
+    assert isinstance(fit.outputs[0], Resolved)
+    assert worker.fold(Forecast(1, None, "v", "n", Probs((0.25, 0.25, 0.25, 0.25)), (), 3)).outputs

@@ -1,16 +1,20 @@
-"""Forecasts of classes and of numbers in the engine: their distribution, and labels that they cannot have."""
+"""Forecasts of classes and of numbers through the engine: asked, answered, joined, scored, and answered again."""
 
+import random
 from bisect import bisect_right
 
 import pytest
 
-from state import forecasts, kinds
-from state.events import Calibrated, Forecast, Outcome, Rejected
+from state import calibrators, forecasts, kinds
+from state.events import Calibrated, Forecast, Outcome, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Policy
+from state.scoring import vector_history
+from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
+from state.scoring.quantile_scores import QuantileScores
 from tests.holding import shown
 from tests.state.histories import Worker, fates
 
@@ -31,6 +35,27 @@ def forecast(offset: int, event_id: str, stream: str) -> Forecast:
 
 def outcome(offset: int, event_id: str, y: float) -> Outcome:
     return Outcome(offset, b"k", event_id, y, 1010 + offset, b"value of %d" % offset)
+
+
+@pytest.mark.parametrize("stream", ["numbers", "classes"])
+def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> None:
+    worker = Worker(POLICIES)
+    (answer,) = worker.fold(forecast(0, "e", stream)).outputs
+    assert isinstance(answer, Calibrated)
+    assert (answer.raw, answer.stream) == (RAW[stream], stream)
+    effects = worker.fold(outcome(0, "e", FIT[stream]))
+    (joined,) = effects.outputs
+    assert isinstance(joined, Resolved)
+    assert (joined.raw, joined.p, joined.y) == (RAW[stream], answer.p, FIT[stream])
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    key = kinds.VECTORS.key(stream, policy.config)
+    assert shown(effects, POLICIES, kinds.VECTORS) == {(stream, policy.config): effects.rows[key]}
+    assert not shown(effects, POLICIES, kinds.SCORES)
+    scores = kinds.VECTORS.decode(worker.table[key]).total
+    assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)
+    assert scores.n == 1
+    assert worker.table.served(stream, POLICIES).calibrator.learnt == 1
 
 
 def test_the_distribution_of_forecasts_is_that_of_the_highest_probability_and_numbers_have_none() -> None:
@@ -69,3 +94,41 @@ def test_a_parked_outcome_its_forecast_cannot_have_is_a_dead_letter_in_the_forec
     assert (worker.table.fence.early, worker.table.fence.pending) == (0, 1)
     assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
     assert fates(worker.table.fence)["outcomes_resolved"] == 1
+
+
+def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
+    worker = Worker(POLICIES)
+    alone = calibrators.make("quantile", name="numbers", levels=LEVELS)
+    rng = random.Random(4)
+    for t in range(500):
+        y = rng.gauss(1.0, 2.0)
+        served = alone.predict(RAW["numbers"], (), b"e%d" % t)
+        (answer,) = worker.fold(forecast(t, f"e{t}", "numbers")).outputs
+        assert isinstance(answer, Calibrated)
+        assert answer.p == served.p
+        worker.fold(outcome(t, f"e{t}", y))
+        alone.update(served.ticket, y)
+    assert worker.table.served("numbers", POLICIES).calibrator.encode() == alone.encode()
+    scores = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", NUMBERS.config)]).total
+    assert isinstance(scores, QuantileScores)
+    assert scores.error("calibrated") < scores.error("raw") / 2
+
+
+@pytest.mark.parametrize("stream", ["numbers", "classes"])
+def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_history, "WINDOW", 10)
+    first, last = (0.0, 1.0) if stream == "classes" else (-3.25, 1.5)
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    rows_of = []
+    for label in (first, last):
+        worker = Worker(POLICIES)
+        worker.fold(*(forecast(t, f"e{t}", stream) for t in range(25)))  # before any is learnt, so all are served alike
+        worker.fold(*(outcome(t, f"e{t}", label if t == 3 else FIT[stream]) for t in range(25)))
+        worker.fold(outcome(25, "e3", last))
+        rows_of.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key(stream, policy.config)]))
+    revised, right = rows_of
+    assert revised.windows == 2
+    assert revised._past == right._past
+    assert revised._closed == right._closed
+    assert revised._past[0] != revised._past[1]

@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from state import kinds
+from state import calibrators, kinds
+from state.calibrators.multiclass import Multiclass
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.scoring import segment_pairs
+from state.scoring.pair_scores import PairScores
 from state.scoring.recent import Recent
 from state.scoring.segment_pairs import SegmentPairScores
 from tests.state.histories import Table, Worker
@@ -63,6 +65,56 @@ def played(events: list[Event], of: Policies, size: int = 7) -> Worker:
     return worker
 
 
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str) -> None:
+    events = history(stream, 300, 2)
+    (challenger,) = beside(stream).challengers
+    key = kinds.CALIBRATOR.key(stream, challenger.config)
+    shadowed = played(events, policies(**{stream: beside(stream)})).table
+    assert shadowed[key] == played(events, policies(**{stream: challenger})).table[key]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
+    events = history(stream, 200, 4)
+    worker = played(events, policies(**{stream: beside(stream)}))
+    (challenger,) = beside(stream).challengers
+    found = kinds.COMPARISON.decode(worker.table[kinds.COMPARISON.key(stream, PLAIN[stream].config, challenger.config)])
+    expected = PairScores()
+    for entry in worker.table.entries():
+        if entry.stream == stream and entry.resolved_ts:
+            (shadow,) = entry.shadows
+            expected.observe(entry.p, shadow.p, entry.y)
+    assert isinstance(found, PairScores)
+    assert found.tally == expected.tally
+    assert found.sums == pytest.approx(expected.sums)
+    assert any(entry.revisions for entry in worker.table.entries()), "some labels were revised"
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_segments_are_of_their_events_alone(stream: str) -> None:
+    events = history(stream, 300, 5)
+    policy = replace(PLAIN[stream], segments=("country",))
+    worker = played(events, policies(**{stream: policy}))
+    dictionary = kinds.NAMES.decode(worker.table[kinds.NAMES.key(stream, policy.layout)])
+    countries = {event.event_id: event.segments for event in events if isinstance(event, Forecast)}
+    for slot in dictionary.groups(("DE",)) + dictionary.groups(("FR",)):
+        value = dictionary.segment(slot).value
+        expected, issued = PairScores(), 0
+        for key, row in worker.table.of(kinds.LEDGER.letter).items():
+            entry = worker.table.entry(key[1:].decode())
+            assert entry is not None, row
+            if countries.get(key[1:].decode()) == (value,) and entry.stream:
+                issued += 1
+                if entry.resolved_ts:
+                    expected.observe(entry.raw, entry.p, entry.y)
+        found = kinds.SEGMENT.decode(worker.table[kinds.SEGMENT.key(stream, policy.scored, slot)])
+        assert isinstance(found, SegmentPairScores)
+        assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
+        assert found.tally == expected.tally
+        assert found.sums == pytest.approx(expected.sums)
+
+
 def recent_of(table: Table, policy: Policy) -> dict[int, Recent]:
     """Return the recent windows of a stream's segments by slot."""
     prefix = kinds.SEGMENT.letter + policy.scored
@@ -106,6 +158,14 @@ def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
         kinds.SEGMENT.decode(worker.table[kinds.SEGMENT.key(stream, policy.scored, 2)]) for policy in (one, other)
     ]
     assert [(each.issued, each.n) for each in scores] == [(20, 20), (5, 3)]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_batches_leave_no_trace_beside(stream: str) -> None:
+    policy = replace(beside(stream), segments=("country",))
+    events, of = history(stream, 150, 7), policies(**{stream: policy})
+    tables: list[Table] = [played(events, of, size).table for size in (1, 8, 400)]
+    assert tables[0] == tables[1] == tables[2]
 
 
 def test_other_levels_or_classes_are_other_segments() -> None:
@@ -183,3 +243,16 @@ def test_classes_and_numbers_are_corrected_by_segment(
 
 def test_classes_whose_calibrator_uses_no_segments_are_the_same_with_them() -> None:
     assert replace(PLAIN["classes"], segments=("country",)).config == PLAIN["classes"].config
+
+
+def test_a_ticket_of_classes_follows_its_event_to_other_slots() -> None:
+    calibrator = calibrators.make("multiclass", classes=3, each="prudent")
+    multiclass = cast("Multiclass", calibrator)
+    for t in range(300):
+        answer = multiclass.predict(Probs((0.5, 0.3, 0.2)), (), b"%d" % t, (2,))
+        multiclass.update(answer.ticket, float(t % 2))
+    ticket = multiclass.predict(Probs((0.5, 0.3, 0.2)), (), b"e", (2, 66)).ticket
+    assert multiclass.regrouped(ticket, {2: 3, 66: 70}) != ticket
+    assert multiclass.regrouped(multiclass.regrouped(ticket, {2: 3, 66: 70}), {3: 2, 70: 66}) == ticket
+    assert len(multiclass.encode()) <= multiclass.largest()
+    assert multiclass.largest(64) < multiclass.largest()

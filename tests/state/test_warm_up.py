@@ -10,7 +10,7 @@ from state.events import Forecast, Outcome
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring.history import History
-from state.scoring.warm_up import LONGEST, OF_SEGMENT
+from state.scoring.warm_up import LONGEST, OF_SEGMENT, SegmentWarmUp
 from state.served import Served
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
@@ -89,6 +89,22 @@ def test_a_warm_up_ends_once_raw_scores_have_stood_the_test() -> None:
     assert served.warmed_ms == 8
     again = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(served), "s")
     assert again.warmed_ms == 8
+
+
+def test_a_revised_label_of_a_warm_up_counts_there_alone() -> None:
+    worker = Worker(Policies([("s", Policy())]))
+    worker.fold(forecast(0), outcome(0, 0, 0.0))
+    worker.fold(outcome(1, 0, 1.0, 9_000))
+    found = history(worker.table)
+    assert (found.warm_up.n, found.warm_up.observed, found.total.n) == (1, 1.0, 0)
+
+
+def test_what_was_answered_in_a_segments_warm_up_never_counts_in_it() -> None:
+    warm = SegmentWarmUp()
+    assert not any(warm.admits(born, 1000 + born) for born in range(OF_SEGMENT))
+    assert warm.since == 1000 + OF_SEGMENT - 1
+    assert [warm.admits(born, 5000) for born in (10, warm.since - 1, warm.since)] == [False, False, True]
+    assert [warm.admitted(born) for born in (10, warm.since)] == [False, True]
 
 
 def test_who_is_served_raw_scores_is_told_why() -> None:

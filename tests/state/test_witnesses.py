@@ -1,17 +1,22 @@
 """Stream time: one record from a clock that runs ahead does not move it, several do."""
 
+import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from replay.configuration import Configuration
+from replay.player import Player
 from state import kinds
+from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
 from state.expiry import Expiry
-from state.fence import EXPIRED_FORECAST, Fence
+from state.fence import EXPIRED_FORECAST, FATES, Fence
 from state.policies import Policies
 from state.policy import Policy
 from state.witnesses import MEMORY, SEVERAL, SLACK, Witnesses
-from tests.state.histories import Table, Worker
+from tests.state.histories import POLICIES, Table, Worker, play, seeded
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -100,6 +105,45 @@ def test_two_witnesses_that_were_forgotten_do_not_count() -> None:
     witnesses.settle(fence, Expiry(Table().get, fence))
     assert fence.stream_time == NOW
     assert len(witnesses.waiting) == 1
+
+
+def leaping(seed: int) -> list[Event]:
+    """Return a history with quiet nights, and now and then a record from a clock that runs ahead."""
+    rng = random.Random(seed)
+    found: list[Event] = []
+    night = 0
+    for event in play(seeded(1500, seed)).events:
+        if isinstance(event, Forecast | Outcome):
+            night += rng.random() < 0.02
+            wild = rng.choice((HOUR, 40 * HOUR, LAST // 2)) if rng.random() < 0.03 else 0
+            found.append(event._replace(ts=event.ts + night * (SLACK + 50_000) + wild))
+        else:
+            found.append(event)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cuts_and_crashes_leave_the_same_rows_of_a_history_that_leaps(seed: int) -> None:
+    events = leaping(seed)
+    alone, together = Worker(), Worker()
+    for event in events:
+        alone.fold(event)
+    for at in range(0, len(events), 37):
+        together.fold(*events[at : at + 37])
+        together.partition = Partition(POLICIES, together.table.get)
+    assert together.table == alone.table
+    assert alone.table.fence.fates[EXPIRED_FORECAST] > 10
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_replay_keeps_the_stream_time_of_the_engine(seed: int, tmp_path: Path) -> None:
+    events = leaping(seed)
+    worker = Worker()
+    for event in events:
+        worker.fold(event)
+    run = Player([Configuration("present", POLICIES)], tmp_path)
+    run.play(events)
+    assert dict(zip(FATES, run.end().fates, strict=True)) == dict(zip(FATES, worker.table.fence.fates, strict=True))
 
 
 def test_expiries_say_when_they_were_due() -> None:
