@@ -13,7 +13,7 @@ from state.coverage import CELL, FEWEST, LEAST, MOST, Coverage
 from state.events import Calibrated, Event, Forecast, Outcome, Output
 from state.forecasts import Classwise, Probs
 from state.policies import Policies
-from state.policy import Policy
+from state.policy import Challenger, Policy
 from tests.state.histories import Table, Worker
 
 FORECASTS, DAYS = 12_000, 180.0
@@ -328,6 +328,15 @@ def test_a_declared_prior_is_served_while_most_forecasts_have_no_label() -> None
     before = stream.answers[-1].p
     stream.play(1500, every=10)
     assert stream.answers[-1].p == before != 0.2
+
+
+def test_challengers_are_withheld_with_the_champion() -> None:
+    stream = Stream(replace(HASTY, shadow=(Challenger("histogram", {}),)))
+    stream.play(1000, every=10)
+    entry = stream.worker.table.entry("e999")
+    assert entry is not None
+    fresh = make("histogram", name="s", seed=0).predict(0.2).p
+    assert [each.p for each in entry.shadows] == [fresh]
 
 
 def test_classes_and_numbers_are_withheld() -> None:
