@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.inputs import DataLossError, unread
+from streams.faust.inputs import DataLossError, deleted, unread
 from streams.faust.state_table import PartitionsError
 from streams.faust.unpacking import Read
 from streams.kafka import provenance
@@ -108,15 +108,9 @@ class TakenUp:
         """Go on with the first records that are left, if the settings allow it; else raise DataLossError."""
         first, ends = await consumer.beginning_offsets(list(positions)), await consumer.end_offsets(list(positions))
         for tp, position in positions.items():
-            if (earliest := first[tp]) <= position <= ends[tp]:  # a new leader lacked it for a moment
-                continue
-            if position > ends[tp]:
-                raise DataLossError(
-                    f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {ends[tp]} now: was "
-                    "it made anew?"
-                )
-            log.error(unread(tp, position, earliest, self._settings))
-            consumer.seek(tp, earliest)
+            if deleted(tp, position, first[tp], ends[tp]):
+                log.error(unread(tp, position, first[tp], self._settings))
+                consumer.seek(tp, first[tp])
 
     async def know(self, client: AIOKafkaClient) -> None:
         """Ask how many partitions the topics that intake sends to have, and the ids of the source topics."""

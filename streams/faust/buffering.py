@@ -9,7 +9,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
-from streams.faust.inputs import DataLossError, unread
+from streams.faust.inputs import deleted, unread
 from streams.faust.membership import Member
 from streams.faust.stores import DamagedStoreError
 from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
@@ -115,22 +115,14 @@ class Buffering(Member):
     async def _out_of_range(self, positions: Mapping[TP, int]) -> None:
         """Go on with the first remaining record of partitions whose next record is gone.
 
-        A leader that has just been elected may lack an offset that is there a moment later: it is asked again. Whether
-        records were cut behind it, their epoch tells.
-
         Raises DataLossError if the worker must stop on lost records, or the topic never had such an offset.
         """
         for tp, position in positions.items():
             earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
             if self._thread.reach(tp)[0] != position:  # the partition has moved, or its position was changed meanwhile
                 continue
-            if earliest <= position <= end:  # it is there now
+            if not deleted(tp, position, earliest, end):
                 continue
-            if position > end:
-                raise DataLossError(
-                    f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: was the "
-                    "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
-                )
             known = self._buffer_of(tp.partition).known[self.inputs.sources.index(tp.topic)][0]
             # Records up to the known one were applied, and are only read once more.
             if (unread := max(position, known + 1)) < earliest:

@@ -15,10 +15,29 @@ RESTORE: Final = (
     "Restore a snapshot ('trueup state restore'); or write the state anew from an archive ('trueup replay "
     "--write-state', 'trueup load'); or begin without it under another TRUEUP_APP_ID"
 )
+#: The question, and the remedy, if a topic ends before what was read of it.
+ANEW: Final = "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
 
 
 class DataLossError(RuntimeError):
     """Input records were deleted by retention before they were read."""
+
+
+def deleted(tp: TP | TopicPartition, position: int, earliest: int, end: int) -> bool:
+    """Return whether records from a position on were deleted, where brokers said that the position is out of range.
+
+    If they were not, it is to be asked for again: a leader that has just been elected may lack an offset that is there
+    a moment later. Whether records were cut behind it, their epoch tells.
+
+    ``earliest, end``: where the topic begins and ends now.
+
+    Raises DataLossError if the topic ends before the position.
+    """
+    if position > end:
+        raise DataLossError(
+            f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: {ANEW}"
+        )
+    return position < earliest
 
 
 def unread(tp: TP | TopicPartition, position: int, earliest: int, settings: Settings) -> str:

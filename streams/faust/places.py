@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from faust.types import TP
 
 from state.journal import NONE, Journal
-from streams.faust.inputs import RESTORE, DataLossError, Inputs
+from streams.faust.inputs import ANEW, RESTORE, DataLossError, Inputs
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Places:
             if folded > self.ends[tp]:
                 raise DataLossError(
                     f"the state of {tp.topic}/{tp.partition} has applied offset {folded - 1}, but the topic ends at "
-                    f"{self.ends[tp]}: was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
+                    f"{self.ends[tp]}: {ANEW}"
                 )
             applied = fence or committed or 0
             if applied < self.earliest[tp] and (fence or committed is not None):
