@@ -41,7 +41,7 @@ class Configuration:
         return [value for policy in self._of(stream) if (value := getattr(policy, name))]
 
     def _of(self, stream: str | None) -> list[Policy]:
-        policies = _all(self.policies) if stream is None else [self.policies.of(stream)]
+        policies = self.policies.all if stream is None else [self.policies.of(stream)]
         return [policy for policy in policies if policy is not None]
 
 
@@ -100,7 +100,7 @@ def promotions(policies: Policies, name: str = PRESENT) -> list[Configuration]:
 
     Raises SettingsError if there is no challenger.
     """
-    specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
+    specs = dict.fromkeys(_spec(each) for policy in policies.all for each in policy.challengers)
     if not specs:
         raise SettingsError(f"--challengers: no stream of the {name} plan has challengers; `shadow` names them")
     return [Configuration(name, policies), *(_promoted(policies, spec) for spec in specs)]
@@ -113,10 +113,6 @@ def _promoted(policies: Policies, spec: str) -> Configuration:
     patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
     default = policies.default and promoted(policies.default)
     return Configuration(spec, policies.changed(patterns, default))
-
-
-def _all(policies: Policies) -> list[Policy]:
-    return [policy for policy in (policies.default, *(policy for _, policy in policies.patterns)) if policy]
 
 
 def _spec(policy: Policy) -> str:

@@ -88,13 +88,13 @@ class Taping:
         self._note_raw: Callable[[Any], None] = tape.column("raw")
         self._note_version = tape.column("version")
         self._answers = [tuple(tape.column(f"{name}{n}") for name in ("p", "draw", "warm")) for n in range(len(plans))]
-        policies = plans[0].default, *(policy for _, policy in plans[0].patterns)
-        most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
+        policies = plans[0].all
+        most = max((len(each.segments) + len(each.pairs) for each in policies), default=0)
         self._note_slots = [tape.column(f"slot{n}") for n in range(most)]
         banded = any(each.values(None, "bands") for each in configurations)
         #: Columns of bands by contender, if bands are recorded.
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
-        chosen = banded and any(each.label_rate for each in policies if each)
+        chosen = banded and any(each.label_rate for each in policies)
         self._note_stands = tape.column("stands") if chosen else None
         #: Columns for ends of intervals of the serving contender, if it has any.
         measured = configurations[0].values(None, "interval")
