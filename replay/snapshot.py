@@ -28,7 +28,7 @@ from replay.audit import checkpoint
 from replay.audit.along import Reached
 from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import LABELS, Derivation, Skips
-from replay.audit.reader import PartitionReader, named, of_checkpoint, width
+from replay.audit.reader import PartitionReader, identities, named, width
 from replay.audit.rows import Memory, fence_of
 from replay.moves import is_derived
 from replay.signature import SignatureError
@@ -150,7 +150,7 @@ def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
     count = width(settings, named(settings, (*LABELS, "configurations")))
-    topics = of_checkpoint(settings)
+    topics = identities(settings)
     with TemporaryDirectory(prefix="trueup-snapshot-") as directory, PartitionReader(settings) as reader:
         files = [Path(directory) / f"partition-{n}" for n in range(count)]
         places = []
@@ -286,7 +286,7 @@ def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
     """Require that a snapshot is of this group and its topics; raises `SnapshotError`."""
     if manifest.application != settings.app_id:
         raise SnapshotError(f"the snapshot {path} is of application {manifest.application}, not of {settings.app_id}")
-    now = of_checkpoint(settings)
+    now = identities(settings)
     for label in now.keys() | manifest.topics.keys():
         if manifest.topics.get(label) != now.get(label):
             raise SnapshotError(

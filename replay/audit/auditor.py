@@ -20,7 +20,7 @@ from replay.audit import follower, verdict
 from replay.audit.account import Account
 from replay.audit.output_matcher import Differs, Settled, Unauditable
 from replay.audit.partition_verifier import Checked, Derivation, Rederivation
-from replay.audit.reader import PartitionReader, Span, of_checkpoint, require_kept, spans
+from replay.audit.reader import PartitionReader, Span, identities, require_kept, spans
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
@@ -115,15 +115,15 @@ class _Task:
     span: Span
     #: As in `run`.
     disk: bool
-    #: File of the partition's checkpoint, and the identity that the file must have; None without checkpoints.
+    #: File of the partition's checkpoint, or None; and the identity that the file must have.
     checkpoint: Path | None
     of: dict[str, Any]
 
 
 def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> list[Verdict]:
-    """Audit every partition."""
+    """Audit every partition; raises TopicsError if a topic was deleted and made anew meanwhile."""
+    of = identities(settings)
     there = spans(settings)
-    of = {} if checkpoint is None else of_checkpoint(settings)
     at = None if checkpoint is None else checkpoint / settings.app_id
     if at is not None:
         at.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,11 @@ def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path
         Bar(console) as bar,
         Processes(enough(inputs), partial(bar.show, "deriving", size=inputs)) as processes,
     ):
-        return processes.all([partial(_partition, task) for task in tasks])
+        found = processes.all([partial(_partition, task) for task in tasks])
+    now = identities(settings)
+    if anew := [name for label, (name, *_) in of.items() if now[label] != of[label]]:
+        raise TopicsError(f"{' and '.join(anew)}: deleted and made anew during the audit, so audit once more")
+    return found
 
 
 def _partition(task: _Task) -> Verdict:

@@ -181,8 +181,8 @@ def spans(settings: Settings) -> dict[int, Span]:
         return {n: {label: extents[reader.place(label, n)] for label in LABELS} for n in range(count)}
 
 
-def of_checkpoint(settings: Settings) -> dict[str, list[Any]]:
-    """Return the identity of a group's checkpoints: each topic's id."""
+def identities(settings: Settings) -> dict[str, list[Any]]:
+    """Return name, cluster, id and number of partitions of each of `LABELS`."""
     found = origins(settings, named(settings, LABELS)).items()
     return {
         label: [name, origin.cluster, origin.topic, origin.partitions]

@@ -13,7 +13,7 @@ from agents.taken_up import TakenUp
 from agents.topology import Topology
 from cli import group_states, rescale, streams_file
 from replay import first_rows
-from replay.audit import checkpoint
+from replay.audit import auditor, checkpoint
 from replay.audit.output_matcher import Matcher
 from replay.audit.partition_verifier import Rederivation
 from replay.audit.reader import PartitionReader
@@ -135,6 +135,15 @@ def _backwards(extents: Any) -> Any:
     return lambda self, places: extents(self, places[::-1])
 
 
+def _believed(identities: Any) -> Any:
+    first: dict[str, Any] = {}
+
+    def mutant(settings: Any) -> Any:
+        return first.setdefault(settings.app_id, identities(settings))
+
+    return mutant
+
+
 def _forgetful(settled: Any) -> Any:
     return lambda self: settled(self)._replace(recent=())
 
@@ -150,9 +159,6 @@ def _as_it_was(_: Any) -> Any:
 async def _nothing(_: Any) -> dict[Any, Any]:
     await asyncio.sleep(0)
     return {}
-
-
-#: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, of the
 
 
 def _done_when_sent(send: Any) -> Any:
@@ -247,6 +253,9 @@ MUTANTS: Final = {
     ),
     "an audit asks where the journal ends when it knows where the inputs end": Bug(
         [(PartitionReader, "extents", _backwards)], lambda plan: plan.audits is not None
+    ),
+    "an audit does not look whether topics were made anew meanwhile": Bug(
+        [(auditor, "identities", _believed)], lambda plan: plan.before and plan.audits is not None
     ),
     "an audit that goes on does not know what may come again": Bug(
         [(Matcher, "settled", _forgetful)], lambda plan: "--checkpoint" in (plan.audits or ())

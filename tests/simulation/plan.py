@@ -321,6 +321,9 @@ def _audited(plan: Plan, rng: random.Random) -> Plan:
         *plan.faults,
         *(_at_operator(rng, AUDITOR, rng.random() * plan.feed) for _ in range(rng.choice((0, 1, 2)))),
     ]
+    if plan.before:  # topics are made anew for the load while she reads
+        at = plan.begins[0] + 10 * rng.random()
+        faults.append(Fault(f"pause{AMID}a look", AUDITOR, at, rng.randrange(12), 5 + 10 * rng.random()))
     workers = [name for name, stage in plan.names.items() if stage == WORKER]
     if "--checkpoint" in options and len(workers) > 1:
         # What was compared comes again, or who answered before is said late, by one that stood still.
