@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import rocksdict
 
+from replay.audit import rows
 from streams.faust import rocks_options, stores
 from tests.simulation.loop import PROCESS
 
@@ -117,7 +119,7 @@ class Rdict:
         """Write a row."""
         self._write([(key, value)])
 
-    def write(self, batch: WriteBatch) -> None:
+    def write(self, batch: WriteBatch, *_: Any) -> None:
         """Write rows together."""
         self._write(batch.rows)
 
@@ -131,6 +133,14 @@ class Rdict:
     def iter(self) -> Iter:
         """Return an iterator."""
         return Iter(self._of())
+
+    def items(self, from_key: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield all rows from a key on."""
+        found = self.iter()
+        found.seek(from_key)
+        while found.valid():
+            yield found.key(), found.value()
+            found.next()
 
     def property_int_value(self, _: str) -> int:
         """Return an estimate."""
@@ -164,8 +174,15 @@ class Disks:
 
     @contextmanager
     def mounted(self) -> Iterator[None]:
-        """Let `RocksStore` open these."""
-        names = type("rocksdict", (), {**vars(rocksdict), "WriteBatch": WriteBatch})
+        """Let `RocksStore` and audits open these."""
+        here = SimpleNamespace(**vars(rocksdict) | {"WriteBatch": WriteBatch, "Rdict": self._opened})
         opened = lambda _, path, **__: self.open(Path(path))  # noqa: E731 - a method
-        with patch.object(stores, "rocksdict", names), patch.object(rocks_options.RocksOptions, "open", opened):
+        with (
+            patch.object(stores, "rocksdict", here),
+            patch.object(rows, "rocksdict", here),
+            patch.object(rocks_options.RocksOptions, "open", opened),
+        ):
             yield
+
+    def _opened(self, path: str, *_: Any, **__: Any) -> Rdict:
+        return self.open(Path(path))
