@@ -24,8 +24,6 @@ ALONE: Final = ("tests/e2e/",)
 #: but for files whose tests share what takes long to start, and directories of which the same is true.
 TOGETHER: Final = (
     "tests/e2e/broker",
-    "tests/e2e/test_cluster.py",
-    "tests/e2e/test_prometheus.py",
     "tests/e2e/test_registry.py",
     "tests/replay/report",
     "tests/secure",

@@ -74,7 +74,8 @@ def due(made: Maps, held: PartitionSnapshot, claim: int = 1, applied: int = 10, 
 def test_a_map_is_due_once_until_its_calibrator_or_its_worker_changes() -> None:
     made, held = Maps(settings()), snapshot(a=3, b=4)
     first = due(made, held)
-    assert [(each.stream, json.loads(each.value or b"")["version"]) for each in first] == [("a", 3), ("b", 4)]
+    said = [json.loads(each.value or b"") for each in first]
+    assert [(each["stream"], each["version"], each["applied"]) for each in said] == [("a", 3, 10), ("b", 4, 10)]
     assert due(made, held) == first, "as long as it was not acknowledged"
     for each in first:
         made.written(each)

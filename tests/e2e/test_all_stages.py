@@ -46,10 +46,10 @@ def gone(pids: list[int]) -> bool:
 
 
 def test_one_command_serves_sources_of_any_key_and_ends_as_one(world: MakeWorld, tmp_path: Path) -> None:
-    hour, log = Hour(world, tmp_path, "run"), tmp_path / "run.log"
-    sent = made(300)
+    hour, log, sent = Hour(world, tmp_path, "run"), tmp_path / "run.log", made(300)
+    w = hour.world
     hour.send(sent[:400])
-    with running(hour.world.environment, log) as process:
+    with running(w.environment, log) as process:
         hour.wait()
         each = stages(process)
         assert each.keys() == set(STAGES)
@@ -58,22 +58,19 @@ def test_one_command_serves_sources_of_any_key_and_ends_as_one(world: MakeWorld,
         assert "router ended with status -9: stopping the others" in log.read_text()
         assert gone(list(each.values()))
     hour.send(sent[400:])
-    with running(hour.world.environment, log) as process:
+    with running(w.environment, log) as process:
         hour.wait()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
-    with running(hour.world.environment, log) as process:
+    with running(w.environment, log) as process:
         wait_for("every stage to run", lambda: len(stages(process)) == len(STAGES))
         each = stages(process)
         process.kill()
         wait_for("the stages to end with it", lambda: gone(list(each.values())))
-    hour.judge()
-    assert resolved(hour.world) == expected(sent)
-
-
-def test_what_a_stage_cannot_start_with_ends_all(world: MakeWorld, tmp_path: Path) -> None:
-    one, log = world(TRUEUP_CALIBRATED="nowhere"), tmp_path / "run.log"
-    environment = one.environment | {"TRUEUP_CALIBRATED": "elsewhere"}
-    with running(environment, log) as process:
-        assert process.wait(PATIENCE) == 78, log.read_text()
+    w.agree("--sources")
+    w.judge()
+    assert resolved(w) == expected(sent)
+    # What one stage cannot start with ends all.
+    with running(w.environment | {"TRUEUP_CALIBRATED": "elsewhere"}, log) as process:
+        assert process.wait(PATIENCE) == 78
     assert "elsewhere" in log.read_text()

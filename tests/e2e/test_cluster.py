@@ -11,9 +11,9 @@ from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("brokers"), ((), (), ())) as cluster:
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "brokers", ((), (), ())) as cluster:
         yield cluster
 
 

@@ -1,12 +1,9 @@
-"""Death between every two steps, and a damaged row: the end is the same."""
+"""Death between every two steps: the end is the same."""
 
 import shutil
 
-import rocksdict
-
-from agents.worker import FAILED
-from tests.e2e.world import MakeWorld, World, wait_for
-from tests.events import forecast, mixed
+from tests.e2e.world import MakeWorld, wait_for
+from tests.events import mixed
 
 KILLED = -9
 
@@ -34,24 +31,3 @@ def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld)
     # An outcome may come before its forecast, as both are sent while the worker reads.
     assert applied["outcomes_resolved"] + applied["early_joined"] == joined
     w.judge()
-
-
-def test_a_damaged_row_ends_the_worker_and_an_empty_disk_mends_it(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    w.serve([forecast("a", 0.5, 1000)])
-    _damage(w, b"La")
-    w.send([forecast("a", 0.5, 1000)])
-    w.refused(FAILED, "CorruptFrame")
-    shutil.rmtree(w.directory / "data")
-    w.serve()
-    w.judge()
-
-
-def _damage(w: World, key: bytes) -> None:
-    """Change a byte of a stored row, as a fault of disk or memory would below RocksDB's own checks."""
-    (path,) = (w.directory / "data").rglob("state-0.db")
-    db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
-    row = bytearray(db[key] or b"")
-    row[20] ^= 1
-    db[key] = bytes(row)
-    db.close()

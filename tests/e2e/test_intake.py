@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 from collections import defaultdict
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 
+from replay.audit import auditor, event_path
 from state import kinds
 from streams.kafka import topics
 from tests.e2e.world import (
+    PATIENCE,
     MakeWorld,
     Read,
     Worker,
@@ -151,13 +155,6 @@ class Hour:
         w = self.world
         asyncio.run(until_committed(w.bootstrap, f"{w.name}{stage}", topics, None, w.require_running))
 
-    # -- what must be ----------------------------------------------------------------------------------------------
-
-    def judge(self) -> None:
-        """Assert that every record of every topic is what the one before it must become, and none is missing."""
-        self.world.agree("--sources")
-        self.world.judge()
-
 
 def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
     """Return everything a topic holds, partition by partition."""
@@ -193,9 +190,11 @@ def expected(sent: list[Source]) -> dict[tuple[str, str], float]:
     return {(f"model-{m}", txn): y for txn, y in labels.items() for m in models[txn]}
 
 
-def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world: MakeWorld, tmp_path: Path) -> None:
+def test_a_history_waits_for_its_labels_and_other_partitions_are_refused_by_every_stage(
+    world: MakeWorld, tmp_path: Path
+) -> None:
     hour = Hour(world, tmp_path, "history", SOURCES.replace('ttl = "1d"', 'ttl = "100s"'))
-    sent = made(3000)  # 300 s
+    w, sent = hour.world, made(3000)  # 300 s
     hour.send(sent)
     with hour.stages("worker"):
         (worker,) = hour.running
@@ -205,39 +204,11 @@ def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world
             hour.wait()
             wait_for("the worker", worker.ready)
             assert worker.metric("expired_total", record="outcome") == 0
-            assert resolved(hour.world) == expected(sent)
+            assert resolved(w) == expected(sent)
             assert worker.stop() == 0
     with hour.stages("worker"):  # its group has begun: it waits for nobody
         (worker,) = hour.running
         wait_for("the worker", worker.ready)
-
-
-def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWorld, tmp_path: Path) -> None:
-    hour = Hour(world, tmp_path, "killed")
-    sent = made(600, seed=2)
-    steps = (1, 2, 1, 2, 3)  # it may take all there is at once, and commits by the clock
-    parts = [sent[n * len(sent) // len(steps) : (n + 1) * len(sent) // len(steps)] for n in range(len(steps))]
-    with hour.stages("router", "worker"):
-        for step, part in zip(steps, parts, strict=True):
-            hour.send(part)
-            hour.world.killed("--stage", "intake", "--kill", str(step), "1")
-        with hour.world.worker("--stage", "intake"):
-            hour.wait()
-    hour.judge()
-    assert resolved(hour.world) == expected(sent)
-    # One stream has one calibrator: its records are in one partition.
-    calibrators = {
-        (p, key[5:]) for p, rows in hour.world.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
-    }
-    assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
-
-
-def test_another_number_of_partitions_is_refused_by_every_stage(world: MakeWorld, tmp_path: Path) -> None:
-    hour = Hour(world, tmp_path, "wider")
-    w = hour.world
-    hour.send(made(60))
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
 
     names = {topic.name for stage in w.settings.stages for topic in topics.wanted(stage)}
     w.administer(lambda admin: admin.create_partitions({name: NewPartitions(4) for name in names}))
@@ -246,3 +217,74 @@ def test_another_number_of_partitions_is_refused_by_every_stage(world: MakeWorld
             assert refused.process.wait(90) == 70
             assert "has 4 partitions, and had 2" in refused.printed
             assert "'trueup state rescale' moves the state" in refused.printed
+
+
+def test_stages_that_are_killed_lose_and_double_nothing_and_every_record_is_followed_to_its_answer(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    hour = Hour(world, tmp_path, "killed")
+    w, sent = hour.world, made(1500, seed=3)
+    steps = (1, 2, 1, 2, 3)  # it may take all there is at once, and commits by the clock
+    parts = [sent[n * len(sent) // len(steps) : (n + 1) * len(sent) // len(steps)] for n in range(len(steps))]
+    with hour.stages("router", "worker", router=("--kill", "3", "1")):
+        for step, part in zip(steps, parts, strict=True):
+            hour.send(part)
+            w.killed("--stage", "intake", "--kill", str(step), "1")
+        with w.worker("--stage", "intake"):
+            assert hour.running[0].process.wait(PATIENCE) == -signal.SIGKILL
+            with w.worker("--stage", "router"):
+                hour.wait()
+    assert resolved(w) == expected(sent)
+    w.judge()
+    every_record_is_counted_once(w, sent, w.agree("--sources")["followed"])
+    the_path_of_an_event_is_shown(w)
+    a_label_that_was_sent_again_with_other_content_is_named(w)
+    # One stream has one calibrator: its records are in one partition.
+    calibrators = {(p, key[5:]) for p, rows in w.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter}
+    assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
+
+
+def every_record_is_counted_once(w: World, sent: list[Source], followed: dict[str, Any]) -> None:
+    source, router = followed["sources"], followed["router"]
+    assert source["records"] == len(sent)
+    assert source["dead"] == sum(each.value.count(b"much") for each in sent)
+    assert source["passed"] == sum(b'"open"' in each.value for each in sent)
+    assert source["sent"] + source["dead"] + source["passed"] == len(sent)
+    assert (source["waiting"], source["gone"], source["unread"], router["waiting"]) == (0, 0, 0, 0)
+    written = sum(len(w.read(label)) for label in ("forecasts", "routes", "labels"))
+    assert source["copies"] > 0, "intake has sent what it had not committed again"
+    assert source["forecasts"] + source["routes"] + source["labels"] + source["copies"] >= written
+    assert router["outcomes"] + router["copies"] == len(w.read("outcomes"))
+
+
+def the_path_of_an_event_is_shown(w: World) -> None:
+    """It was charged back and won back."""
+    printed = orjson.loads(w.done("audit", "--event", "3-9", "--json").splitlines()[-1])
+    assert printed["verdict"] == "answered, and its label is learnt"
+    steps = [step["stage"] for step in printed["steps"]]
+    assert set(steps) == {"source", "forecasts", "routes", "calibrated", "labels", "outcomes", "resolved"}
+    assert steps[:2] == ["source", "forecasts"]
+    sources = [step for step in printed["steps"] if step["stage"] == "source"]
+    assert [orjson.loads(step["said"]).get("status") for step in sources] == [None, "lost", "won"]
+    assert all("(not there)" not in step["note"] for step in sources)
+    assert w.command("audit", "--event", "nobody").returncode == event_path.NOTHING
+
+
+def a_label_that_was_sent_again_with_other_content_is_named(w: World) -> None:
+    label = w.read("labels")[20]
+    said = orjson.loads(label.value or b"")
+    forged = orjson.dumps(said | {"y": 1.0 - said["y"]})
+
+    async def append() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
+            place = {"partition": label.partition, "timestamp_ms": label.timestamp}
+            await producer.send_and_wait(w.settings.labels, forged, key=label.key, **place)
+
+    asyncio.run(append())
+    status, account = w.audit("--sources")
+    assert status == auditor.DIFFER
+    doubled = next(each for each in account["differences"] if each["topic"] == "labels")
+    assert (doubled["partition"], doubled["event_id"]) == (label.partition, said["event_id"])
+    assert doubled["offset"] == max(each.offset for each in w.read("labels", label.partition))
+    assert "doubled with other content" in doubled["what"]
+    assert doubled["fields"] == {"y": [1.0 - said["y"], said["y"]]}

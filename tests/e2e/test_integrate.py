@@ -1,7 +1,6 @@
 """The examples of docs/how-to/decide.md on a real broker: the answer in time, else the map, else the raw score."""
 
 import asyncio
-import re
 import shutil
 import subprocess
 import time
@@ -13,7 +12,6 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import UnsupportedCodecError
 
 from lab.broker import KAFKA
 from tests.e2e.test_all_stages import running
@@ -52,7 +50,7 @@ def history(n: int) -> list[Sent]:
     return found
 
 
-def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
+def test_python_and_java_decide_by_the_answer_and_by_the_raw_score_and_python_by_the_map(
     world: MakeWorld, decide: ModuleType, tmp_path: Path
 ) -> None:
     (tmp_path / "streams.toml").write_text(STREAMS)
@@ -74,6 +72,8 @@ def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
         served = await asyncio.to_thread(answered, w)
         assert [each.p for each in several] == [served[f"new-{i}"] for i in range(20)]
         assert all(each.p < 0.2 for each in several), "it has learnt that scores are too high"
+        java = await asyncio.to_thread(by_java, w, 30_000, [(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(10)])
+        assert java == [(f"new-{i}", each.p, "calibrated") for i, each in enumerate(several[:10])]
         await asyncio.to_thread(wait_for, "the map", lambda: maps.answer(STREAM, 0.3).version == 500)
         worker.kill()
         async with decide.Decisions(w.bootstrap, 0.05, maps, **topics) as decisions:
@@ -86,6 +86,7 @@ def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
         async with decide.Decisions(w.bootstrap, 0.05, **topics) as decisions:
             assert await decisions.decide("none", STREAM, 0.3) == (0.3, "raw: late")
         stop.set()
+        assert await asyncio.to_thread(by_java, w, 50, [("late", STREAM, 0.3)]) == [("late", 0.3, "raw")]
 
     w.send(history(500))
     with w.worker() as worker:
@@ -141,29 +142,6 @@ def test_where_labels_come_through_sources_forecasts_do_too_and_others_are_named
         wait_for("a line about it", lambda: "that intake did not write: 1. Labels that come" in log.read_text())
 
 
-def test_answers_that_cannot_be_read_are_said_in_place_of_a_decision(decide: ModuleType) -> None:
-    async def story() -> None:
-        decisions = decide.Decisions("127.0.0.1:9", 60.0)
-
-        async def unreadable() -> None:
-            await asyncio.sleep(0)
-            raise UnsupportedCodecError("Libraries for zstd compression codec not found")
-
-        async def sent(*_: object, **__: object) -> None:
-            await asyncio.sleep(0)
-
-        decisions._take, decisions._producer.send = unreadable, sent
-        reading = asyncio.create_task(decisions._read())
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match=r"answers cannot be read: .*zstd.* \(pip install 'aiokafka\[all\]'"):
-                await decisions.decide("a", STREAM, 0.3)
-        await reading
-        await decisions._producer.stop()
-        await decisions._consumer.stop()
-
-    asyncio.run(story())
-
-
 class Clock:
     """A clock that can be put forward, s."""
 
@@ -176,21 +154,6 @@ class Clock:
 def answered(w: World) -> dict[str, float]:
     """Return what was served, by event."""
     return {each["event_id"]: each["p"] for each in w.said("calibrated")}
-
-
-@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac: a Java example is compiled as it is run")
-def test_java_decides_by_the_answer_and_by_the_raw_score(world: MakeWorld) -> None:
-    w = world()
-    w.send(history(500))
-    with w.worker() as worker:
-        w.wait_until_applied()
-        wait_for("the worker to serve", worker.ready)
-        answers = by_java(w, 30_000, [(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(10)])
-        served = answered(w)
-        assert answers == [(f"new-{i}", served[f"new-{i}"], "calibrated") for i in range(10)]
-        assert all(p < 0.2 for _, p, _ in answers)
-        worker.kill()
-    assert by_java(w, 50, [("late", STREAM, 0.3)]) == [("late", 0.3, "raw")]
 
 
 def by_java(w: World, budget_ms: int, several: list[tuple[str, str, float]]) -> list[tuple[str, float, str]]:
@@ -214,17 +177,3 @@ def by_java(w: World, budget_ms: int, several: list[tuple[str, str, float]]) -> 
     )
     lines = [line.split("\t") for line in run.stdout.decode().splitlines()]
     return [(event, float(p), source) for event, p, source in lines]
-
-
-def test_what_the_page_shows_of_the_examples_is_in_them() -> None:
-    page = PAGE.read_text()
-    sources = "\n".join(path.read_text() for path in sorted(CLIENTS.rglob("*")) if path.suffix in (".py", ".java"))
-    shown = re.findall(r"```(?:python|java)\n(.*?)```", page, re.DOTALL)
-    assert shown
-    held = {" ".join(line.split()) for line in sources.splitlines()}
-    strange = [
-        line for block in shown for line in block.splitlines() if line.strip() and " ".join(line.split()) not in held
-    ]
-    assert strange == []
-    for path in re.findall(r"\(\.\./(deploy/clients/[^)]+)\)", page):
-        assert (ROOT / path).exists(), path

@@ -1,17 +1,13 @@
 """A record that ends every worker which reads it: it is named, and an operator can go on without it."""
 
-import asyncio
 import base64
 import json
 import shutil
-
-from aiokafka import AIOKafkaProducer
 
 from agents.worker import FAILED
 from streams.records import skips
 from tests.e2e.world import MakeWorld, wait_for
 from tests.events import Sent, forecast, outcome
-from tests.streams.faust.fetches import misread
 
 POISON = "--poison", "bad"
 
@@ -45,26 +41,3 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(world: M
     w.skips = {w.topic("forecasts"): {1: skips.why(1, "a defect, ticket 7")}}
     w.judge()
     assert w.agree()["skipped"] == [f"{place}: a defect, ticket 7"]
-
-
-def test_a_record_whose_offset_aiokafka_misreads_takes_no_event_from_others(world: MakeWorld) -> None:
-    w = world(partitions=1)
-
-    async def send() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
-            made = producer.create_batch()
-            made.append(key=None, value=b"", timestamp=1000)
-            made.append(key=None, value=b"", timestamp=1000)
-            made.close()
-            made._build = lambda: bytearray(misread(1000, 0))
-            await (await producer.send_batch(made, w.topic("forecasts"), partition=0))
-
-    asyncio.run(send())
-    w.send([forecast(name, 0.3, 1000) for name in "abc"])
-    for _ in range(2):
-        with w.worker() as worker:
-            wait_for("the worker", worker.ready)
-            w.wait_until_applied(5)
-            assert worker.stop() == 0
-    assert {each["event_id"] for each in w.said("calibrated")} == set("abc")
-    assert [each["reason"] for each in w.said("dead-letters")] == ["batch"]

@@ -2,8 +2,9 @@
 
 import math
 import subprocess
-from collections.abc import Iterator
+from pathlib import Path
 from shutil import which
+from typing import NamedTuple
 
 import orjson
 import pytest
@@ -53,21 +54,26 @@ QUIET = {
 }
 
 
-class Scene:
-    """What all of these tests look at."""
+class Scene(NamedTuple):
+    """What is looked at."""
 
-    def __init__(self, world: World, server: Server, workers: list[Worker]) -> None:
-        self.world, self.server, self.workers = world, server, workers
+    world: World
+    server: Server
+    workers: list[Worker]
 
 
-@pytest.fixture(scope="module")
-def scene(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    world = World(kafka, tmp_path_factory.mktemp("prometheus"))
+def test_rules_and_dashboards_have_the_figures_of_two_workers(kafka: str, tmp_path: Path) -> None:
+    world = World(kafka, tmp_path)
     with watched(world) as (server, workers):
-        yield Scene(world, server, workers)
+        scene = Scene(world, server, workers)
+        every_rule_is_well_and_every_recording_rule_has_finite_values(scene)
+        every_query_of_the_dashboards_has_a_finite_answer(scene)
+        the_ratios_of_two_workers_are_those_of_the_state(scene)
+        what_is_shown_is_sane(scene)
+        the_worker_exports_what_promtool_calls_metrics(scene)
 
 
-def test_every_rule_is_well_and_every_recording_rule_has_finite_values(scene: Scene) -> None:
+def every_rule_is_well_and_every_recording_rule_has_finite_values(scene: Scene) -> None:
     loaded = [rule for group in scene.server.get("rules")["groups"] for rule in group["rules"]]
     assert len(loaded) == len(rules())
     assert not [(rule["name"], rule.get("lastError")) for rule in loaded if rule["health"] != "ok"]
@@ -79,7 +85,7 @@ def test_every_rule_is_well_and_every_recording_rule_has_finite_values(scene: Sc
         scene.server.ask(rule["expr"])
 
 
-def test_every_query_of_the_dashboards_has_a_finite_answer(scene: Scene) -> None:
+def every_query_of_the_dashboards_has_a_finite_answer(scene: Scene) -> None:
     empty = []
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels():
@@ -92,7 +98,7 @@ def test_every_query_of_the_dashboards_has_a_finite_answer(scene: Scene) -> None
     assert not empty
 
 
-def test_the_ratios_of_two_workers_are_those_of_the_state(scene: Scene) -> None:
+def the_ratios_of_two_workers_are_those_of_the_state(scene: Scene) -> None:
     """Partitions are on two workers; ``trueup streams show`` reads both from the changelog."""
     listed = shown(scene.world, "list", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -127,7 +133,7 @@ def test_the_ratios_of_two_workers_are_those_of_the_state(scene: Scene) -> None:
             assert scene.server.value(query) == pytest.approx(regret, abs=1e-6)
 
 
-def test_what_is_shown_is_sane(scene: Scene) -> None:
+def what_is_shown_is_sane(scene: Scene) -> None:
     ask = scene.server.value
     assert ask("sum(trueup_ready)") == 2
     assert ask("sum(trueup_held_partitions)") == scene.world.partitions
@@ -145,7 +151,7 @@ def test_what_is_shown_is_sane(scene: Scene) -> None:
         assert scene.server.value(matched) == pytest.approx(series.values[0] ** 2, abs=0.08)
 
 
-def test_the_worker_exports_what_promtool_calls_metrics(scene: Scene) -> None:
+def the_worker_exports_what_promtool_calls_metrics(scene: Scene) -> None:
     _, text = scene.workers[0].get("/metrics")
     checked = subprocess.run(
         [which("promtool") or "promtool", "check", "metrics"],

@@ -172,7 +172,7 @@ def test_records_of_every_format_are_answered_in_avro_and_read_by_a_java_client(
     hour = Hour(world, tmp_path, name, SOURCES, TRUEUP_OUTPUT_FORMAT="avro", TRUEUP_REGISTRY_URL=url)
     w = hour.world
     hour.send([*records, *unknown])
-    with hour.stages("intake", "worker"):
+    with hour.stages("intake", "worker", "router"):
         w.wait_until_applied(len(records))
         wait_for("the dead letters", lambda: len(w.read("dead-letters")) == len(unknown))
         wait_for("the worker to serve", hour.running[1].ready)
@@ -221,8 +221,8 @@ def settings(url: str, **changed: str) -> Settings:
     return Settings.from_env({f"TRUEUP_{name}": value for name, value in own.items()})
 
 
-def test_schemas_are_registered_and_looked_up_however_somebody_formatted_them(
-    apicurio: Apicurio, capsys: pytest.CaptureFixture[str]
+def test_schemas_are_registered_looked_up_and_read_back_and_a_wrong_address_is_said(
+    apicurio: Apicurio, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     given = settings(apicurio.url)
     found = asyncio.run(output_ids.known(given)).schema_ids
@@ -237,10 +237,7 @@ def test_schemas_are_registered_and_looked_up_however_somebody_formatted_them(
     number = registered(apicurio.url, f"{again.calibrated}-value", capsys.readouterr().out)
     assert asyncio.run(output_ids.known(again, ["calibrated"])).schema_ids == {"calibrated": number}
 
-
-def test_records_are_read_back_with_what_the_registry_has(apicurio: Apicurio) -> None:
-    made = AvroValues(asyncio.run(output_ids.known(settings(apicurio.url))).schema_ids)
-    reads = OutputValues(Registry(apicurio.url))
+    made, reads = AvroValues(found), OutputValues(Registry(apicurio.url))
     carried = Carried((), b'{"customer":"c"}')
     law = Quantiles((0.1, 0.9), (1.0, 2.5))
     for p in (0.25, Probs((0.5, 0.5)), law, Normal(1.0, 2.0)):
@@ -248,6 +245,19 @@ def test_records_are_read_back_with_what_the_registry_has(apicurio: Apicurio) ->
         said, value = encode_calibrated(one), made.calibrated(one)
         assert reads.fields(value) == orjson.loads(said)
         assert reads.same(value, said)
+
+    async def beside() -> None:
+        wrong = Registry(apicurio.url.removesuffix(PATH))
+        async with wrong.session() as session:
+            with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
+                await wrong.fetch(session, 1)
+        held = Schemas(Registry(apicurio.url))
+        await held.load([2**31 + 7])
+        assert held.get(2**31 + 7) is None
+        assert not held.lacks(2**31 + 7), "no record of it waits for ever"
+
+    asyncio.run(beside())
+    assert caplog.messages == []
 
 
 def test_a_schema_that_does_not_fit_ends_the_start_with_both_named(world: MakeWorld, apicurio: Apicurio) -> None:
@@ -257,23 +267,6 @@ def test_a_schema_that_does_not_fit_ends_the_start_with_both_named(world: MakeWo
     asked(apicurio.url, f"config/{subject}", {"compatibility": "FULL"}, "PUT")
     said = f"the schema trueup.Resolved under the subject {subject}, which has Bill as version 1"
     w.refused(options.MISCONFIGURED, said, "answered 409", "Incompatible artifact")
-
-
-def test_an_address_beside_the_interface_is_said_and_makes_no_dead_letters(
-    apicurio: Apicurio, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scene() -> None:
-        beside = Registry(apicurio.url.removesuffix(PATH))
-        async with beside.session() as session:
-            with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
-                await beside.fetch(session, 1)
-        held = Schemas(Registry(apicurio.url))
-        await held.load([2**31 + 7])
-        assert held.get(2**31 + 7) is None
-        assert not held.lacks(2**31 + 7)
-
-    asyncio.run(scene())
-    assert caplog.messages == []
 
 
 def waiting(worker: Worker, *, said: bool) -> bool:
@@ -321,6 +314,9 @@ def test_while_it_is_away_workers_wait_say_so_to_probes_and_lose_nothing(
         hour.send(
             [Source("scores.v3", b"k", framed(first, avro([plain], {"id": "i", "model": "a", "risk": 0.5})), START)]
         )
+        with later.worker() as stopped:
+            wait_for("it to wait", partial(waits, stopped))
+            assert stopped.stop() == 0
         with later.worker() as starting:
             for each in (worker, intake, starting):
                 wait_for("it to say what it waits for", partial(waits, each))
@@ -347,11 +343,3 @@ def waits(worker: Worker) -> bool:
     assert worker.process.poll() is None, worker.printed[-4000:]
     status, said = worker.get("/readyz")
     return status == 503 and said.startswith("no: waiting for the schema registry, for ")
-
-
-def test_a_worker_that_waits_at_its_start_is_stopped_at_once(world: MakeWorld) -> None:
-    w = world(partitions=1, TRUEUP_REGISTRY_URL="http://127.0.0.1:9", TRUEUP_OUTPUT_FORMAT="avro")
-    with w.worker() as worker:
-        wait_for("it to wait", lambda: waits(worker))
-        assert worker.stop() == 0
-    assert w.read("calibrated") == []

@@ -25,14 +25,6 @@ MADE = mixed(800, seed=7)
 MIDDLE = 1_000_000 + 40_000
 
 
-@pytest.fixture(scope="module")
-def live(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return a world whose worker has served all of it."""
-    made = World(kafka, tmp_path_factory.mktemp("live"))
-    made.serve(MADE.sent)
-    return made
-
-
 def asked(world: World, wanted: Range | None = None) -> Request:
     source = resolved(world.settings, world.environment, wanted or Range())
     return Request(source, configurations(world.settings, [], []), processes=2)
@@ -56,64 +48,70 @@ def successor(world: MakeWorld, live: World) -> World:
     return world(TRUEUP_DATA_DIR=str(live.directory / "heir"), **inputs)
 
 
-def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
-    live: World, world: MakeWorld, tmp_path: Path
+def test_replay_gives_a_live_workers_records_and_state_byte_for_byte_and_a_worker_goes_on_where_it_ended(
+    world: MakeWorld, tmp_path: Path
 ) -> None:
-    heir = successor(world, live)
+    live = world()
+    live.serve(MADE.sent)
+    everything_is_the_same_and_is_written_only_where_nothing_is(live, successor(world, live), tmp_path)
+    a_worker_goes_on_where_it_ended(live, successor(world, live), tmp_path)
+
+
+def everything_is_the_same_and_is_written_only_where_nothing_is(live: World, heir: World, directory: Path) -> None:
+    side = f"{live.name}-side"
+    live.make({side: 2})
     request = replace(
-        asked(live), output=tmp_path / "out.jsonl", write_state=heir.name, letters=tmp_path / "dead.jsonl"
+        asked(live),
+        output=directory / "out.jsonl",
+        write_state=heir.name,
+        letters=directory / "dead.jsonl",
+        to_topic=side,
     )
     result, _ = replay(request, live.environment)
     assert heir.state() == live.state()
-    assert answers(Read(0, 0, None, line, 0) for line in lines(request.output or tmp_path)) == answers(
+    assert answers(Read(0, 0, None, line, 0) for line in lines(directory / "out.jsonl")) == answers(
         live.read("calibrated")
     )
     letters = {
         (each["topic"], each["partition"], each["offset"]): each
-        for each in map(orjson.loads, lines(tmp_path / "dead.jsonl"))
+        for each in map(orjson.loads, lines(directory / "dead.jsonl"))
     }
     found = live.said("dead-letters")
     assert letters == {(each["topic"], each["partition"], each["offset"]): each for each in found}
     fates = result.contenders[0].fates
     assert {name: n for name, n in fates.items() if name in MADE.fates} == MADE.fates
     assert result.records == len(MADE.sent)
-    # Where there is a state, or no topic for one, none is written.
+    beside = read(live.bootstrap, side, 2)
+    assert sorted(each.value or b"" for each in beside) == sorted(lines(directory / "out.jsonl"))
+    assert {dict(each.headers)[HEADER] for each in beside} == {result.run.encode()}
+    # Where there is a state, or no topic for one, none is written; nor beside what a worker has answered.
+    alone = replace(request, to_topic=None)
     with pytest.raises(TopicsError, match="has a state already"):
-        replay(replace(request, write_state=live.name), live.environment)
+        replay(replace(alone, write_state=live.name), live.environment)
     with pytest.raises(TopicsError, match="there is no topic nobody-state-changelog"):
-        replay(replace(request, write_state="nobody"), live.environment)
+        replay(replace(alone, write_state="nobody"), live.environment)
+    with pytest.raises(SettingsError, match="a replay writes only to a topic of its own"):
+        replay(replace(asked(live), to_topic=live.topic("calibrated")), live.environment)
     # Replaying again gives the same file.
-    again = replace(request, output=tmp_path / "again.jsonl", write_state=None, processes=1)
+    again = replace(alone, output=directory / "again.jsonl", write_state=None, processes=1)
     assert replay(again, live.environment)[0].encode() == result.encode()
-    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+    assert (directory / "again.jsonl").read_bytes() == (directory / "out.jsonl").read_bytes()
 
 
-def test_worker_goes_on_exactly_where_replay_ended(live: World, world: MakeWorld, tmp_path: Path) -> None:
-    heir = successor(world, live)
-    request = replace(asked(live, Range(to_ms=MIDDLE)), output=tmp_path / "out.jsonl", write_state=heir.name)
+def a_worker_goes_on_where_it_ended(live: World, heir: World, directory: Path) -> None:
+    request = replace(asked(live, Range(to_ms=MIDDLE)), output=directory / "first.jsonl", write_state=heir.name)
     result, _ = replay(request, live.environment)
     assert 0 < result.records < len(MADE.sent)
     heir.sent = live.sent  # to the same inputs
     heir.serve()
     assert heir.state() == live.state()
-    first, rest = lines(tmp_path / "out.jsonl"), heir.read("calibrated")
+    first, rest = lines(directory / "first.jsonl"), heir.read("calibrated")
     assert len(first) + len(rest) == len(live.read("calibrated"))
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
     account = heir.agree()
     checked = account["checked"]
     assert checked["forecasts"] + checked["outcomes"] == len(MADE.sent) - result.records
     assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
-
-
-def test_side_topic_gets_the_records_with_the_name_of_the_run(live: World, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="a replay writes only to a topic of its own"):
-        replay(replace(asked(live), to_topic=live.topic("calibrated")), live.environment)
-    side = f"{live.name}-side"
-    live.make({side: 2})
-    result, _ = replay(replace(asked(live), to_topic=side, output=tmp_path / "out.jsonl"), live.environment)
-    found = read(live.bootstrap, side, 2)
-    assert sorted(each.value or b"" for each in found) == sorted(lines(tmp_path / "out.jsonl"))
-    assert {dict(each.headers)[HEADER] for each in found} == {result.run.encode()}
 
 
 def test_replay_reads_what_a_worker_reads(world: MakeWorld, tmp_path: Path) -> None:

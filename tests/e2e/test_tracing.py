@@ -1,6 +1,5 @@
 """Traces by the packages of OpenTelemetry, with a receiver of OTLP that decodes what comes."""
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from agents.tracing import Spans
-from streams.config.settings import Settings
 from tests.e2e.world import MakeWorld, World, wait_for
 from tests.events import Sent, forecast, outcome
 
@@ -92,14 +89,3 @@ def test_a_trace_goes_on_to_calibrated_and_resolved_and_turns_have_spans(world: 
     )
     resource = {each.key: plain(each.value) for each in spans[0][0].attributes}
     assert (resource["service.name"], resource["trueup.app_id"]) == ("trueup", w.name)
-
-
-def test_without_the_packages_or_a_receiver_there_are_no_spans(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    assert Spans.wanted(Settings(), {}) is None
-    assert not caplog.records
-    assert Spans.wanted(Settings(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}) is None
-    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, and no spans are sent" in caplog.text
-    assert "pip install 'trueup[tracing]'" in caplog.text

@@ -253,7 +253,7 @@ class World:
         ended = all(each.process.poll() is not None for each in earlier)
         if earlier and ended and "TRUEUP_INSTANCE_ID" not in environment:  # a named one takes its own place at once
             asyncio.run(buried(self.bootstrap, self.name if stage == "worker" else f"{self.name}-{stage}"))
-        worker = Worker(environment, self.directory / f"worker-{len(self._workers)}.log", accident)
+        worker = Worker(environment, self.directory / f"{self.name}-{len(self._workers)}.log", accident)
         self._workers.append(worker)
         earlier.append(worker)
         try:

@@ -59,9 +59,17 @@ public class Decide implements AutoCloseable {
         consumer.assign(all);
         consumer.seekToEnd(all);
         all.forEach(consumer::position); // settled before the first forecast is sent
-        producer.partitionsFor(forecasts);
+        while (!knows(producer, forecasts)) {} // a first question may take longer than the budget
         reader.setDaemon(true);
         reader.start();
+    }
+
+    private static boolean knows(KafkaProducer<String, String> producer, String topic) {
+        try {
+            return !producer.partitionsFor(topic).isEmpty();
+        } catch (org.apache.kafka.common.errors.TimeoutException slow) {
+            return false;
+        }
     }
 
     private void read() {

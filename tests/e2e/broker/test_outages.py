@@ -11,8 +11,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
 
-from agents.worker import FAILED
+from agents.worker import FAILED, MISCONFIGURED
 from lab.broker import Broker
+from streams.kafka import topics
 from tests.e2e.test_losses import PATIENT, forecasts
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
@@ -24,6 +25,9 @@ def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_it
 ) -> None:
     # Small batches, so that the broker stops answering while there is still work.
     w = World(broker.bootstrap, tmp_path, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
+    short = "TRUEUP_SESSION_SECONDS=3 is not what the brokers allow: 6 to 1800 s"
+    w.refused(MISCONFIGURED, short, TRUEUP_SESSION_SECONDS="3")
+    assert asyncio.run(topics.check(w.settings)) == []
     w.send(mixed(1500).sent)
     with w.worker() as worker:
         wait_for("the first records", lambda: worker.metric("records_total") > 0)
