@@ -1,9 +1,12 @@
 """What all tests share: examples that are the same in every run, and the broker of the end-to-end tests."""
 
+import asyncio
 import gc
 import logging
 import os
 from collections.abc import Iterator
+from inspect import iscoroutinefunction
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -50,6 +53,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not processes or session.testsfailed or session.config.getoption("collectonly"):
         return None
     run(session, processes)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine: by the fixture ``run``, on whose loop others are, if there is one."""
+    if not iscoroutinefunction(test := pyfuncitem.obj):
+        return None
+    run: Any = pyfuncitem.funcargs.get("run", asyncio.run)
+    run(test(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
 
 

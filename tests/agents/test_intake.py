@@ -3,10 +3,9 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,6 +33,7 @@ from streams.records import skips
 from streams.records.making import Maker
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
+from tests.streams.brokers import Run
 from tests.streams.fakes import Batch
 
 STREAMS = """
@@ -200,57 +200,36 @@ def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
     return Settings.from_env({**own, "TRUEUP_COMMIT_SECONDS": "0.05"})
 
 
-Play = Callable[[Callable[[Scene], Coroutine[Any, Any, None]]], None]
-
-
 @pytest.fixture
-def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
-    def run(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
-            scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
-            scene.identities = {
-                name: TopicIdentity("6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)
-            }
+def scene(run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    async def make() -> Scene:
+        made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
+        scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
+        scene.identities = {name: TopicIdentity("6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)}
 
-            async def identity(_: object, name: str) -> TopicIdentity:
-                await asyncio.sleep(0)
-                return scene.identities[name]
+        async def identity(_: object, name: str) -> TopicIdentity:
+            await asyncio.sleep(0)
+            return scene.identities[name]
 
-            async def stored(*_: object) -> dict[TopicPartition, OffsetAndMetadata]:
-                await asyncio.sleep(0)
-                return scene.stored
+        async def stored(*_: object) -> dict[TopicPartition, OffsetAndMetadata]:
+            await asyncio.sleep(0)
+            return scene.stored
 
-            async def written(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
-                (topic,) = topics
-                assert topic == settings.configurations
-                records = [SimpleNamespace(key=key, value=value) for _, _, key, value in scene.producer.announced]
-                for at in range(0, len(records), 2):
-                    yield topic, records[at : at + 2]
+        async def written(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
+            (topic,) = topics
+            assert topic == settings.configurations
+            records = [SimpleNamespace(key=key, value=value) for _, _, key, value in scene.producer.announced]
+            for at in range(0, len(records), 2):
+                yield topic, records[at : at + 2]
 
-            monkeypatch.setattr(provenance, "identity", identity)
-            monkeypatch.setattr(offsets, "committed", stored)
-            monkeypatch.setattr(taken_up, "batches", written)
-            made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
-            await story(scene)
+        monkeypatch.setattr(provenance, "identity", identity)
+        monkeypatch.setattr(offsets, "committed", stored)
+        monkeypatch.setattr(taken_up, "batches", written)
+        made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
+        return scene
 
-        asyncio.run(main())
-
-    return run
-
-
-def story(told: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Tell a test of a scene, on a loop of its own."""
-
-    def test(play: Play, **fixtures: Any) -> None:
-        play(lambda scene: told(scene=scene, **fixtures))
-
-    asked = signature(told).parameters.values()
-    test.__signature__ = Signature(  # type: ignore[attr-defined]
-        [each.replace(name="play") if each.name == "scene" else each for each in asked]
-    )
-    test.__name__ = told.__name__
-    return test
+    made: Scene = run(make())
+    return made
 
 
 def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
@@ -258,22 +237,19 @@ def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
-def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
-    play: Play, caplog: pytest.LogCaptureFixture
+async def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        times = [score(f"e{n}") | {"at": 1_700_000_000 + n} for n in range(3)]
-        scene.give(S0, *times, score("bad", risk=2) | {"at": 0}, timestamp=1_700_000_100_000)
-        scene.give(L0, {"id": "e1", "y": 1, "kind": "draft"}, timestamp=1_700_000_100_000)
-        await scene.steps()
-        scene.intake._tell()
-        shown = scene.intake._gauges.exposition().decode()
-        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in shown
-        assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
-        assert 'trueup_dead_letters_total{reason="probability",topic="scores"} 1.0' in shown
-
-    play(story)
+    await scene.begin()
+    times = [score(f"e{n}") | {"at": 1_700_000_000 + n} for n in range(3)]
+    scene.give(S0, *times, score("bad", risk=2) | {"at": 0}, timestamp=1_700_000_100_000)
+    scene.give(L0, {"id": "e1", "y": 1, "kind": "draft"}, timestamp=1_700_000_100_000)
+    await scene.steps()
+    scene.intake._tell()
+    shown = scene.intake._gauges.exposition().decode()
+    assert 'trueup_far_off_times_total{topic="scores"} 3.0' in shown
+    assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
+    assert 'trueup_dead_letters_total{reason="probability",topic="scores"} 1.0' in shown
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     (far,) = [line for line in said if "far off" in line]
     assert "ts of source scores says 1970-01-20 16:13:20 UTC (1700000002 ms)" in far
@@ -299,7 +275,6 @@ def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
-@story
 async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
     scene.intake.maker.values = AvroValues({"calibrated": 7})
     await scene.begin()
@@ -316,7 +291,6 @@ async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
-@story
 async def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(scene: Scene) -> None:
     await scene.begin()
     scene.producer.acknowledges.clear()
@@ -347,7 +321,6 @@ def test_intake_may_write_answers_where_it_gives_some(settings: Settings) -> Non
     assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).maker.topics
 
 
-@story
 async def test_partitions_leave_when_what_is_on_its_way_is_committed_unless_that_comes_too_late(scene: Scene) -> None:
     await scene.begin()
     scene.producer.acknowledges.clear()
@@ -369,7 +342,6 @@ async def test_partitions_leave_when_what_is_on_its_way_is_committed_unless_that
     assert scene.intake.failure is None
 
 
-@story
 async def test_a_defect_in_a_send_ends_it_as_what_it_is(scene: Scene) -> None:
     await scene.begin()
     scene.producer.failure = ZeroDivisionError("a defect")
@@ -379,7 +351,6 @@ async def test_a_defect_in_a_send_ends_it_as_what_it_is(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("where", ["canonical", "lacking"])
-@story
 async def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -402,7 +373,6 @@ async def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_
     assert scene.consumer.commits == []
 
 
-@story
 async def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_nothing_back(scene: Scene) -> None:
     await scene.begin()
     fetched = scene.consumer.getmany
@@ -420,7 +390,6 @@ async def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_not
     assert len(of_topic(scene, "trueup-labels")) == 3
 
 
-@story
 async def test_what_operators_left_out_of_a_source_is_known_when_its_partition_is_taken_up(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -467,7 +436,6 @@ def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
         assert "scores.v3/0@7" in caplog.text
 
 
-@story
 async def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(scene: Scene) -> None:
     await scene.begin()
     there, asked = asyncio.Event(), list[dict[str, str]]()
@@ -532,7 +500,6 @@ def noted(topic_id: str, *partitions: int) -> str:
         (noted("6f", 2, 4, 2), PartitionsError),
     ],
 )
-@story
 async def test_it_goes_on_only_where_the_topics_are_what_they_were(
     scene: Scene, meta: str, error: type[Exception] | None
 ) -> None:
@@ -548,7 +515,6 @@ async def test_it_goes_on_only_where_the_topics_are_what_they_were(
         assert isinstance(scene.intake.failure, error)
 
 
-@story
 async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(_: object, name: str) -> TopicIdentity:
         raise TimeoutError(name)
@@ -578,7 +544,6 @@ async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch:
         ("stop", 3, 5, {}),  # a new leader lacked it for a moment
     ],
 )
-@story
 async def test_records_deleted_unread_are_a_loss(
     scene: Scene, policy: str, first: int, end: int, sought: dict[TopicPartition, int] | None
 ) -> None:

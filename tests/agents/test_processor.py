@@ -251,142 +251,117 @@ def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(sce
     assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.99") > 0
 
 
-def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_after_it(scene: Scene) -> None:
-    async def run() -> None:
-        scene.told.acknowledged.clear()
-        first = await scene.processor.fold([Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)])
-        answering = asyncio.create_task(scene.processor.answer(first))
-        second = await scene.processor.fold([Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)])
-        last = asyncio.create_task(scene.processor.answer(second))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert scene.steps.count(3) == 2
-        assert not scene.told.sent
-        scene.told.acknowledged.set()
-        await last
-        assert answering.done()
-
-    asyncio.run(run())
+async def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_after_it(scene: Scene) -> None:
+    scene.told.acknowledged.clear()
+    first = await scene.processor.fold([Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)])
+    answering = asyncio.create_task(scene.processor.answer(first))
+    second = await scene.processor.fold([Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)])
+    last = asyncio.create_task(scene.processor.answer(second))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert scene.steps.count(3) == 2
+    assert not scene.told.sent
+    scene.told.acknowledged.set()
+    await last
+    assert answering.done()
     events = [output.event_id for _, outputs in scene.told.sent for output in outputs if isinstance(output, Calibrated)]
     assert events == ["a", "b"]
 
 
-def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) -> None:
-    async def run() -> None:
-        scene.told.acknowledged.clear()
-        folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
-        answering = asyncio.create_task(scene.processor.answer(folded))
+async def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) -> None:
+    scene.told.acknowledged.clear()
+    folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
+    answering = asyncio.create_task(scene.processor.answer(folded))
+    await asyncio.sleep(0)
+    reopening = asyncio.create_task(scene.processor.reopen(0))
+    for _ in range(5):
         await asyncio.sleep(0)
-        reopening = asyncio.create_task(scene.processor.reopen(0))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not reopening.done()
-        scene.told.acknowledged.set()
-        await answering
-        await reopening
-        _, journal = await reopened(scene)
-        assert journal.entries[-1].ends == (1, 1)
-
-    asyncio.run(run())
+    assert not reopening.done()
+    scene.told.acknowledged.set()
+    await answering
+    await reopening
+    _, journal = await reopened(scene)
+    assert journal.entries[-1].ends == (1, 1)
 
 
-def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
-    async def run() -> None:
-        folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
-        await scene.processor.reopen(0)
-        with pytest.raises(MovedError):
-            await scene.processor.answer(folded)
-        assert not scene.told.sent
-
-    asyncio.run(run())
+async def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
+    folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
+    await scene.processor.reopen(0)
+    with pytest.raises(MovedError):
+        await scene.processor.answer(folded)
+    assert not scene.told.sent
 
 
 @pytest.mark.parametrize("cut", ["damaged", "cancelled", "refused"])
-def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
+async def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
     """Nobody would answer it."""
     made = batch(mixed(60).sent)
     monkeypatch.setattr("agents.applying.PART", 7)
-
-    async def run() -> None:
-        await through(scene.processor, Batch(0, made[:20], {}, 0))
-        folding = asyncio.create_task(scene.processor.fold([Batch(0, made[20:], {}, 0)]))
-        await asyncio.sleep(0)  # a part is folded
-        if cut == "damaged":
-            failing = DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
-            monkeypatch.setattr(scene.processor._partitions[0].engine, "apply", Mock(side_effect=failing))
-        elif cut == "cancelled":
-            folding.cancel()
-        else:
-            scene.producer.failure = KafkaError("refused")
-        with pytest.raises((DamagedStoreError, asyncio.CancelledError, KafkaError)):
-            await scene.processor.answer(await folding)
-        scene.producer.failure = None
-        appended = list(scene.producer.sent)
-        await scene.processor.checkpoint(due=False)
-        assert scene.producer.sent == appended
-        fence, journal = await reopened(scene)
-        assert (fence.applied, [len(entry.topics) for entry in journal.entries]) == (0, [20])
-
-    asyncio.run(run())
+    await through(scene.processor, Batch(0, made[:20], {}, 0))
+    folding = asyncio.create_task(scene.processor.fold([Batch(0, made[20:], {}, 0)]))
+    await asyncio.sleep(0)  # a part is folded
+    if cut == "damaged":
+        failing = DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
+        monkeypatch.setattr(scene.processor._partitions[0].engine, "apply", Mock(side_effect=failing))
+    elif cut == "cancelled":
+        folding.cancel()
+    else:
+        scene.producer.failure = KafkaError("refused")
+    with pytest.raises((DamagedStoreError, asyncio.CancelledError, KafkaError)):
+        await scene.processor.answer(await folding)
+    scene.producer.failure = None
+    appended = list(scene.producer.sent)
+    await scene.processor.checkpoint(due=False)
+    assert scene.producer.sent == appended
+    fence, journal = await reopened(scene)
+    assert (fence.applied, [len(entry.topics) for entry in journal.entries]) == (0, [20])
 
 
-def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_say(tmp_path: Path) -> None:
+async def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_say(tmp_path: Path) -> None:
     policies = stream_config.parse('[streams.s]\nmatures = "1s"\nsilence = 0\n', "platt")
     settings = Settings(data_dir=tmp_path, policies=policies, quiet_seconds=2.0)
     topology = wire(tmp_path, settings=settings)
     told, now = Told(), int(time.time() * 1000)
     processor = BatchProcessor(settings, topology.table, cast("Outputs", told), topology.gauges)
-
-    async def run() -> None:
-        for partition, ts in enumerate((now - 86_400_000, now - 10_000, now + 60_000)):
-            await processor.reopen(partition)
-            three = batch([forecast(f"e{i}", 0.5, ts) for i in range(3)])  # fewer do not move stream time
-            await through(processor, Batch(partition, three, {}, 0))
-
-    asyncio.run(run())
+    for partition, ts in enumerate((now - 86_400_000, now - 10_000, now + 60_000)):
+        await processor.reopen(partition)
+        three = batch([forecast(f"e{i}", 0.5, ts) for i in range(3)])  # fewer do not move stream time
+        await through(processor, Batch(partition, three, {}, 0))
     history, due, young = (processor.tick(partition) for partition in range(3))
     assert (history, young) == (0, 0)
     assert now - 3000 < due <= int(time.time() * 1000) - 2000
 
 
-def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read_meanwhile(
+async def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read_meanwhile(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.served.CHECKPOINT_BATCHES", 3)
     made = batch(mixed(65).sent)
     parts = [made[at : at + 20] for at in range(0, 80, 20)]
-
-    async def run() -> None:
-        # Behind the third one a checkpoint is due; the events' rows of the last one are in none of the tables.
-        folded = [await scene.processor.fold([Batch(0, part, {}, 0)]) for part in parts]
-        for each in folded[:3]:
-            await scene.processor.checkpoint()
-            assert kinds.FENCE.key() not in scene.state()
-            await scene.processor.answer(each)
+    # Behind the third one a checkpoint is due; the events' rows of the last one are in none of the tables.
+    folded = [await scene.processor.fold([Batch(0, part, {}, 0)]) for part in parts]
+    for each in folded[:3]:
         await scene.processor.checkpoint()
-        assert Fence.decode(scene.state()[kinds.FENCE.key()]).applied == 60
-        await scene.processor.answer(folded[3])
-        await scene.processor.checkpoint(due=False)
-
-    asyncio.run(run())
+        assert kinds.FENCE.key() not in scene.state()
+        await scene.processor.answer(each)
+    await scene.processor.checkpoint()
+    assert Fence.decode(scene.state()[kinds.FENCE.key()]).applied == 60
+    await scene.processor.answer(folded[3])
+    await scene.processor.checkpoint(due=False)
     assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, *parts)
     assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
 
 
-def test_no_entry_of_the_journal_is_replaced_before_a_checkpoint_has_its_records(
+async def test_no_entry_of_the_journal_is_replaced_before_a_checkpoint_has_its_records(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.served.CHECKPOINT_BATCHES", 2)
     monkeypatch.setattr("state.journal.SLOTS", 8)
-
-    async def run() -> int:
-        for n in range(20):  # nobody writes checkpoints beside them
-            await through(scene.processor, Batch(0, batch([forecast(f"e{n}", 0.3, n)], (n, 0)), {}, 0))
-        return (await reopened(scene))[1].number
-
-    assert asyncio.run(run()) == 20
+    for n in range(20):  # nobody writes checkpoints beside them
+        await through(scene.processor, Batch(0, batch([forecast(f"e{n}", 0.3, n)], (n, 0)), {}, 0))
+    assert (await reopened(scene))[1].number == 20
 
 
 def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,7 +462,7 @@ def test_a_stream_that_gains_its_series_late_shows_all_that_is_stored_of_it(crow
     assert crowded.counted("resolved", stream="s200") == 42
 
 
-def test_what_is_folded_again_is_folded_under_the_settings_that_were_in_force(scene: Scene) -> None:
+async def test_what_is_folded_again_is_folded_under_the_settings_that_were_in_force(scene: Scene) -> None:
     made = batch([forecast("a", 0.3, 1), forecast("b", 0.3, 2)])
     before = scene.topology.settings
     now = replace(before, policies=Policies(default=Policy("platt")))
@@ -496,17 +471,14 @@ def test_what_is_folded_again_is_folded_under_the_settings_that_were_in_force(sc
         await asyncio.sleep(0)
         return before
 
-    async def run() -> None:
-        await through(scene.processor, Batch(0, made[:1], {}, 0))
-        topology = scene.topology
-        restarted = BatchProcessor(now, topology.table, cast("Outputs", scene.told), topology.gauges)
-        restore(topology, 0)
-        _, found = await restarted.reopen(0, recall)
-        (entry,) = found.entries
-        await through(restarted, Batch(0, made[:1], {}, 0, again=entry, ended=True))
-        await through(restarted, Batch(0, made[1:], {}, 0))
-
-    asyncio.run(run())
+    await through(scene.processor, Batch(0, made[:1], {}, 0))
+    topology = scene.topology
+    restarted = BatchProcessor(now, topology.table, cast("Outputs", scene.told), topology.gauges)
+    restore(topology, 0)
+    _, found = await restarted.reopen(0, recall)
+    (entry,) = found.entries
+    await through(restarted, Batch(0, made[:1], {}, 0, again=entry, ended=True))
+    await through(restarted, Batch(0, made[1:], {}, 0))
     first, again, new = scene.told.outputs
     assert first == again
     assert (cast("Calibrated", first).calibrator, cast("Calibrated", new).calibrator) == ("prudent+certified", "platt")

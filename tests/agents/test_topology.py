@@ -244,11 +244,8 @@ def test_a_worker_that_has_not_started_or_whose_brokers_are_silent_is_not_ready_
     assert topology.healthy
 
 
-def test_a_scrape_makes_nothing_that_belongs_to_the_loop(run: Run, tmp_path: Path) -> None:
-    async def make() -> Topology:
-        return build(Settings(data_dir=tmp_path), abort=lambda: None)
-
-    made: Topology = run(make())
+async def test_a_scrape_makes_nothing_that_belongs_to_the_loop(tmp_path: Path) -> None:
+    made: Topology = build(Settings(data_dir=tmp_path), abort=lambda: None)
     for recovering in (False, True):
         made.app.faust.in_recovery = recovering
         assert value(made, "recovery_remaining_records") == 0
@@ -288,36 +285,33 @@ def test_it_is_ready_when_partitions_are_assigned_restored_and_served(
     assert topology.unready == "folding again what was answered since the last checkpoint"
 
 
-def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_all_the_same(
-    run: Run, topology: Topology, up: Brokers
+async def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_all_the_same(
+    topology: Topology, up: Brokers
 ) -> None:
-    async def scene() -> None:
-        asked, answered = asyncio.Event(), asyncio.Event()
-
-        async def ask() -> str:
-            if not asked.is_set():
-                asked.set()
-                raise RegistryError("nobody listens")
-            await answered.wait()
-            return "a schema"
-
-        for wait in (topology.wait, topology.processor._terms.decoder.schemas.wait):
-            asked.clear()
-            answered.clear()
-            waiting = asyncio.create_task(wait.answer(ask, "a schema"))
-            await asked.wait()
-            await asyncio.sleep(0)
-            assert topology.unready == "waiting for the schema registry, for a schema"
-            assert topology.healthy
-            assert topology.serving
-            assert value(topology, "ready") == 0
-            assert (value(topology, "registry_waiting_seconds") or 0) > 0
-            answered.set()
-            assert await waiting == "a schema"
-            assert (topology.unready, value(topology, "registry_waiting_seconds")) == ("", 0)
-
     assert up.assigned
-    run(scene())
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def ask() -> str:
+        if not asked.is_set():
+            asked.set()
+            raise RegistryError("nobody listens")
+        await answered.wait()
+        return "a schema"
+
+    for wait in (topology.wait, topology.processor._terms.decoder.schemas.wait):
+        asked.clear()
+        answered.clear()
+        waiting = asyncio.create_task(wait.answer(ask, "a schema"))
+        await asked.wait()
+        await asyncio.sleep(0)
+        assert topology.unready == "waiting for the schema registry, for a schema"
+        assert topology.healthy
+        assert topology.serving
+        assert value(topology, "ready") == 0
+        assert (value(topology, "registry_waiting_seconds") or 0) > 0
+        answered.set()
+        assert await waiting == "a schema"
+        assert (topology.unready, value(topology, "registry_waiting_seconds")) == ("", 0)
 
 
 def test_lag_buffers_and_sizes_are_sampled_by_partition(

@@ -1,10 +1,9 @@
 """Run a worker that meets with an accident.
 
 ``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
-BATCHES`` stops it there until SIGCONT; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills
-it when so many rows have been restored; ``--poison KEY`` fails at every record of this key; ``--stage`` runs another
-stage than a worker; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error; ``--arithmetic
-VERSION`` makes it a build of that arithmetic.
+BATCHES`` stops it there until SIGCONT; ``--slow-batches S`` delays every batch; ``--poison KEY`` fails at every record
+of this key; ``--stage`` runs another stage than a worker; ``--unsynced`` has the group's coordinator answer SyncGroup
+by an unknown error; ``--arithmetic VERSION`` makes it a build of that arithmetic.
 """
 
 import argparse
@@ -26,7 +25,6 @@ from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust import assignor, membership
-from streams.faust.progress import Progress
 from streams.records.decoding import Decoder
 from streams.records.making import Maker, Making
 from streams.records.refused import Refused
@@ -38,7 +36,6 @@ def main() -> int:
     parser.add_argument("--kill", type=int, nargs=2, default=(0, 0))
     parser.add_argument("--freeze", type=int, nargs=2, default=(0, 0))
     parser.add_argument("--slow-batches", type=float, default=0.0)
-    parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
     parser.add_argument("--unsynced", action="store_true")
     parser.add_argument("--arithmetic", type=int, default=ARITHMETIC)
@@ -61,8 +58,6 @@ def main() -> int:
     of_arithmetic(options.arithmetic)
     if options.poison:
         poison(options.poison)
-    if options.kill_restoring:
-        kill_restoring(options.kill_restoring)
     return run(options.stage, Settings.from_env(os.environ), probe)
 
 
@@ -111,18 +106,6 @@ def poison(key: bytes) -> None:
 
     Decoder.events = failing  # type: ignore[method-assign]
     Maker.make = unmapped  # type: ignore[method-assign]
-
-
-def kill_restoring(rows: int) -> None:
-    """Kill the process once so many rows have been written in a recovery."""
-    restored = Progress.restored
-
-    def until(self: Progress, n: int) -> None:
-        restored(self, n)
-        if self.rows >= rows:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Progress.restored = until  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

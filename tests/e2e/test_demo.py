@@ -13,7 +13,7 @@ def test_the_demo_accounts_for_every_record_and_draws_its_picture(kafka: str, tm
     command = [sys.executable, "-m", "cli.main", "dev", "demo", "--rows", "4000", "--json", "--out", str(picture)]
     environment = {**os.environ, "TRUEUP_BROKERS": kafka, "PYTHONPATH": str(Path.cwd())}
     run = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert orjson.loads(run.stdout.splitlines()[-1])["problems"] == []

@@ -151,38 +151,3 @@ def test_readers_connections_that_drip_and_a_bomb_together_take_nothing_from_a_w
     assert [(letter["topic"], letter["reason"]) for letter in bombs] == [(w.topic("forecasts"), "batch")]
     w.judge()
     w.agree()
-
-
-def test_what_a_producer_took_back_is_not_answered_and_what_it_has_not_confirmed_is_not_waited_for(
-    world: MakeWorld,
-) -> None:
-    w = world(partitions=1, TRUEUP_PATIENCE_SECONDS="3600")
-
-    async def send() -> None:
-        taken_back = AIOKafkaProducer(bootstrap_servers=w.settings.brokers[0], transactional_id=f"{w.name}-a")
-        unconfirmed = AIOKafkaProducer(bootstrap_servers=w.settings.brokers[0], transactional_id=f"{w.name}-b")
-        async with taken_back, unconfirmed:
-            await taken_back.begin_transaction()
-            for record in (forecast("back", 0.3, 2000), outcome("kept", 0, 2001)):
-                await taken_back.send_and_wait(w.topic(record.topic), record.value, key=record.key)
-            await taken_back.abort_transaction()
-            async with taken_back.transaction():
-                record = forecast("confirmed", 0.3, 3000)
-                await taken_back.send_and_wait(w.topic(record.topic), record.value, key=record.key)
-            await unconfirmed.begin_transaction()
-            record = outcome("confirmed", 1, 4000)
-            await unconfirmed.send_and_wait(w.topic(record.topic), record.value, key=record.key)
-            with w.worker() as worker:
-                await asyncio.to_thread(wait_for, "both answers", lambda: len(w.read("calibrated")) == 2)
-                assert await asyncio.to_thread(w.read, "resolved") == []
-                assert worker.metric("lag_records") == 0
-                await unconfirmed.commit_transaction()
-                await asyncio.to_thread(wait_for, "the outcome", lambda: len(w.read("resolved")) == 1)
-                assert worker.stop() == 0
-
-    w.send([forecast("kept", 0.3, 1000)])
-    asyncio.run(send())
-    assert [each["event_id"] for each in w.said("calibrated")] == ["kept", "confirmed"]
-    applied = w.applied()
-    assert (applied["forecasts_issued"], applied["outcomes_resolved"], applied["outcomes_early"]) == (2, 1, 0)
-    w.agree()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 
 from replay.audit import auditor, event_path
@@ -273,14 +272,7 @@ def the_path_of_an_event_is_shown(w: World) -> None:
 def a_label_that_was_sent_again_with_other_content_is_named(w: World) -> None:
     label = w.read("labels")[20]
     said = orjson.loads(label.value or b"")
-    forged = orjson.dumps(said | {"y": 1.0 - said["y"]})
-
-    async def append() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
-            place = {"partition": label.partition, "timestamp_ms": label.timestamp}
-            await producer.send_and_wait(w.settings.labels, forged, key=label.key, **place)
-
-    asyncio.run(append())
+    w.send([Sent("labels", label.key or b"", orjson.dumps(said | {"y": 1.0 - said["y"]}), label.timestamp)])
     status, account = w.audit("--sources")
     assert status == auditor.DIFFER
     doubled = next(each for each in account["differences"] if each["topic"] == "labels")

@@ -11,12 +11,11 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from lab.broker import KAFKA
 from tests.e2e.test_all_stages import running
-from tests.e2e.world import ROOT, MakeWorld, World, wait_for
-from tests.events import Sent
+from tests.e2e.world import ROOT, MakeWorld, World, produced, wait_for
+from tests.events import Sent, outcome
 
 CLIENTS = ROOT / "deploy/clients"
 PAGE = ROOT / "docs/how-to/decide.md"
@@ -121,10 +120,6 @@ def test_where_labels_come_through_sources_forecasts_do_too_and_others_are_named
     w = world(TRUEUP_STREAMS=str(tmp_path / "streams.toml"))
     log = tmp_path / "run.log"
 
-    async def send(topic: str, *values: bytes) -> None:
-        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
-            await asyncio.gather(*[await producer.send(topic, value) for value in values])
-
     async def decided(forecasts: str, *events: str) -> list[str]:
         topics = {"forecasts": forecasts, "calibrated": w.topic("calibrated")}
         async with decide.Decisions(w.bootstrap, 60.0, **topics) as decisions:
@@ -135,8 +130,8 @@ def test_where_labels_come_through_sources_forecasts_do_too_and_others_are_named
     events = [f"e{n}" for n in range(20)]
     with running(w.environment, log):
         assert set(asyncio.run(decided(f"{name}-scores", *events))) == {"calibrated"}
-        outcomes = [orjson.dumps({"event_id": each, "y": n % 2}) for n, each in enumerate(events)]
-        asyncio.run(send(f"{name}-chargebacks", *outcomes))
+        outcomes = [outcome(each, n % 2, 0)._replace(topic=f"{name}-chargebacks") for n, each in enumerate(events)]
+        asyncio.run(produced(w.bootstrap, outcomes))
         wait_for("every label", lambda: len(w.read("resolved")) == len(events))
         assert asyncio.run(decided(w.topic("forecasts"), "by-hand")) == ["calibrated"]
         wait_for("a line about it", lambda: "that intake did not write: 1. Labels that come" in log.read_text())

@@ -1,17 +1,16 @@
 """Dead letters of a real broker: shown by reason, and sent again once when their source is repaired."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from cli.dead_letters import HEADER
 from tests.commands import Trueup, trueup
 from tests.e2e.world import MakeWorld, wait_for
+from tests.events import Sent
 
 __all__ = ["trueup"]
 
@@ -46,16 +45,14 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     for variable, value in {**w.environment, "TRUEUP_STREAMS": str(tmp_path / "mended.toml")}.items():
         monkeypatch.setenv(variable, value)
 
-    async def send() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
-            values = [orjson.dumps({"id": f"e{n}", "risk": 250 + n}) for n in range(3)]
-            for n, value in enumerate([*values, b"junk", b'{"id": "good", "risk": 1}']):
-                headers = [("traceparent", b"00-%d" % n)]
-                await producer.send_and_wait(
-                    w.topic("forecasts"), value, key=b"k%d" % n, timestamp_ms=START + n, headers=headers
-                )
-
-    asyncio.run(send())
+    values = [orjson.dumps({"id": f"e{n}", "risk": 250 + n}) for n in range(3)] + [
+        b"junk",
+        b'{"id": "good", "risk": 1}',
+    ]
+    w.send(
+        Sent("forecasts", b"k%d" % n, value, START + n, (("traceparent", b"00-%d" % n),))
+        for n, value in enumerate(values)
+    )
     with w.worker(TRUEUP_STREAMS=str(tmp_path / "broken.toml")) as worker:
         wait_for("the dead letters", lambda: len(w.read("dead-letters")) == 4)
         wait_for("the answer", lambda: len(w.read("calibrated")) == 1)

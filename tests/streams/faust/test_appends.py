@@ -141,15 +141,11 @@ def test_why_a_batch_waits_is_known_until_it_is_appended() -> None:
     assert appender.refused == {}
 
 
-def test_requests_share_a_few_connections_in_turn() -> None:
+async def test_requests_share_a_few_connections_in_turn() -> None:
     cluster = Cluster({C0: 1})
-
-    async def run() -> None:
-        appender = appends.Appender(lambda: cluster)
-        for _ in range(2 * appends.CONNECTIONS):
-            await appender.append({C0: b"x"})
-
-    asyncio.run(run())
+    appender = appends.Appender(lambda: cluster)
+    for _ in range(2 * appends.CONNECTIONS):
+        await appender.append({C0: b"x"})
     assert len(set(cluster.groups)) == appends.CONNECTIONS
     assert cluster.groups[: appends.CONNECTIONS] == cluster.groups[appends.CONNECTIONS :]
 

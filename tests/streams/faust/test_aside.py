@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -107,34 +107,23 @@ def _shown(value: bytes) -> object:
     return "refused" if isinstance(value, Refused) else len(value) if len(value) > 100 else value
 
 
-Scenario = Callable[[World], Awaitable[None]]
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario], None]:
-    """Return what plays a scenario on a world of its own."""
-
-    @asynccontextmanager
-    async def world() -> AsyncIterator[World]:
-        made = World(monkeypatch)
-        try:
+@asynccontextmanager
+async def playing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Yield a world of its own to a test."""
+    made = World(monkeypatch)
+    try:
+        async with asyncio.timeout(PATIENCE):
             yield made
-        finally:
-            made.gate.open(100)
-            await made.fetcher.close()
-
-    async def run(scenario: Scenario) -> None:
-        async with asyncio.timeout(PATIENCE), world() as made:
-            await scenario(made)
-
-    return lambda scenario: asyncio.run(run(scenario))
+    finally:
+        made.gate.open(100)
+        await made.fetcher.close()
 
 
 @pytest.mark.parametrize("value", [LARGE, BOMB], ids=["within the bound", "beyond it"])
-def test_while_a_batch_is_unpacked_other_partitions_are_handed_over_and_fetched(
-    play: Callable[[Scenario], None], value: bytes
+async def test_while_a_batch_is_unpacked_other_partitions_are_handed_over_and_fetched(
+    monkeypatch: pytest.MonkeyPatch, value: bytes
 ) -> None:
-    async def scenario(w: World) -> None:
+    async with playing(monkeypatch) as w:
         w.log.append(A, batch(ZSTD, b"a0"), batch(ZSTD, value), batch(ZSTD, b"a2", b"a3"))
         w.log.append(B, batch(ZSTD, b"b0"))
         w.assign(A=0, B=0)
@@ -154,11 +143,9 @@ def test_while_a_batch_is_unpacked_other_partitions_are_handed_over_and_fetched(
         assert found == behind
         assert w.position(A) == 4
 
-    play(scenario)
 
-
-def test_other_partitions_are_fetched_at_once_where_only_the_batch_came(play: Callable[[Scenario], None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_other_partitions_are_fetched_at_once_where_only_the_batch_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing(monkeypatch) as w:
         w.fetcher._prefetch_backoff = FOR_EVER
         w.log.append(A, batch(ZSTD, BOMB))
         w.assign(A=0, B=0)
@@ -167,11 +154,9 @@ def test_other_partitions_are_fetched_at_once_where_only_the_batch_came(play: Ca
         w.log.append(B, batch(ZSTD, b"b0"))
         assert await handed_over == {B: [(0, b"b0")]}
 
-    play(scenario)
 
-
-def test_a_seek_drops_what_is_being_unpacked(play: Callable[[Scenario], None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_seek_drops_what_is_being_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing(monkeypatch) as w:
         w.log.append(A, batch(ZSTD, LARGE), batch(ZSTD, b"a1"), batch(ZSTD, b"a2"))
         w.assign(A=0)
         handed_over = asyncio.create_task(w.fetched())
@@ -185,11 +170,9 @@ def test_a_seek_drops_what_is_being_unpacked(play: Callable[[Scenario], None]) -
         assert await w.fetched() == {A: [(1, b"a1"), (2, b"a2")]}
         assert w.position(A) == 3
 
-    play(scenario)
 
-
-def test_partitions_that_leave_take_what_is_being_unpacked_with_them(play: Callable[[Scenario], None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_partitions_that_leave_take_what_is_being_unpacked_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing(monkeypatch) as w:
         w.log.append(A, batch(ZSTD, LARGE), batch(ZSTD, b"a1"))
         w.log.append(B, batch(ZSTD, b"b0"))
         w.assign(A=0, C=0)
@@ -206,12 +189,8 @@ def test_partitions_that_leave_take_what_is_being_unpacked_with_them(play: Calla
         w.gate.open()
         assert await handed_over == {A: [(0, len(LARGE))]}
 
-    play(scenario)
 
-
-def test_what_nobody_asks_for_any_more_is_let_go_of(
-    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_nobody_asks_for_any_more_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[Any]] = []
     opened = batches.opened
 
@@ -221,8 +200,7 @@ def test_what_nobody_asks_for_any_more_is_let_go_of(
         return found
 
     monkeypatch.setattr(batches, "opened", noted)
-
-    async def scenario(w: World) -> None:
+    async with playing(monkeypatch) as w:
         for tp in (A, B, C):
             w.log.append(tp, batch(ZSTD, LARGE))
         w.assign(A=0, B=0, C=0)
@@ -241,13 +219,11 @@ def test_what_nobody_asks_for_any_more_is_let_go_of(
             gc.enable()
         assert len(made) == 4, "one is unpacked that was begun, after each was tried at once"
 
-    play(scenario)
 
-
-def test_marks_of_transactions_before_a_batch_are_passed_and_it_is_unpacked_once(
-    play: Callable[[Scenario], None],
+async def test_marks_of_transactions_before_a_batch_are_passed_and_it_is_unpacked_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(w: World) -> None:
+    async with playing(monkeypatch) as w:
         w.log.append(A, control(), control(ZSTD), batch(ZSTD, BOMB), control(), batch(ZSTD, b"a4"))
         w.assign(A=0)
         assert await w.fetched(timeout=0) == {}
@@ -258,13 +234,11 @@ def test_marks_of_transactions_before_a_batch_are_passed_and_it_is_unpacked_once
         assert await handed_over == {A: [(2, "refused"), (4, b"a4")]}
         assert w.gate.begun.empty()
 
-    play(scenario)
 
-
-def test_batches_of_several_partitions_are_unpacked_one_at_a_time_and_none_waits_for_ever(
-    play: Callable[[Scenario], None],
+async def test_batches_of_several_partitions_are_unpacked_one_at_a_time_and_none_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(w: World) -> None:
+    async with playing(monkeypatch) as w:
         for tp in (A, B, C):
             w.log.append(tp, batch(ZSTD, BOMB), batch(ZSTD, LARGE), batch(ZSTD, b"last"))
         w.assign(A=0, B=0, C=0)
@@ -276,22 +250,18 @@ def test_batches_of_several_partitions_are_unpacked_one_at_a_time_and_none_waits
         assert list(found.values()) == [[(0, "refused"), (1, len(LARGE)), (2, b"last")]] * 3
         assert w.gate.most_at_once == 1
 
-    play(scenario)
 
-
-def test_a_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_has_ended_is_not_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gates: list[Gate] = []
-
-    async def scenario() -> None:
-        w = World(monkeypatch)
-        gates.append(w.gate)
-        w.log.append(A, batch(ZSTD, BOMB))
-        w.assign(A=0)
-        assert await w.fetched(timeout=0.01) == {}
-        await w.begun()
-        await w.fetcher.close()
-
-    asyncio.run(scenario())
+    w = World(monkeypatch)
+    gates.append(w.gate)
+    w.log.append(A, batch(ZSTD, BOMB))
+    w.assign(A=0)
+    assert await w.fetched(timeout=0.01) == {}
+    await w.begun()
+    await w.fetcher.close()
     gates[0].open()
     Aside._thread.submit(lambda: None).result(PATIENCE)
     assert not caplog.records

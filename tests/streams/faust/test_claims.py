@@ -25,35 +25,32 @@ def claims(producer: Producer) -> list[int]:
     return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [kinds.CLAIM.key()])
 
 
-def test_partitions_are_not_given_up_while_they_are_claimed(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, producer: Producer
+async def test_partitions_are_not_given_up_while_they_are_claimed(
+    topology: Topology, consumer: BatchConsumer, brokers: Brokers, producer: Producer
 ) -> None:
-    async def scenario() -> None:
-        answer = asyncio.Event()
-        identify = producer.identify
-
-        async def late(transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
-            await answer.wait()
-            return await identify(transactional_id, held)
-
-        producer.identify = late  # type: ignore[method-assign]
-        consumer._ours = True
-        recovery = asyncio.create_task(cast("Any", consumer.highwaters(C0)))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        recovery.cancel()  # as Faust does when another rebalance begins
-        revoked = asyncio.create_task(consumer.on_partitions_revoked(set()))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not revoked.done()
-        answer.set()
-        await revoked
-        assert claims(producer) == [0]
-        with pytest.raises(RebalanceAgain):
-            await consumer.highwaters(C0)
-
     brokers.assigned = {C0}
-    run(scenario())
+    answer = asyncio.Event()
+    identify = producer.identify
+
+    async def late(transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
+        await answer.wait()
+        return await identify(transactional_id, held)
+
+    producer.identify = late  # type: ignore[method-assign]
+    consumer._ours = True
+    recovery = asyncio.create_task(cast("Any", consumer.highwaters(C0)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    recovery.cancel()  # as Faust does when another rebalance begins
+    revoked = asyncio.create_task(consumer.on_partitions_revoked(set()))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not revoked.done()
+    answer.set()
+    await revoked
+    assert claims(producer) == [0]
+    with pytest.raises(RebalanceAgain):
+        await consumer.highwaters(C0)
     assert topology.failure is None
 
 

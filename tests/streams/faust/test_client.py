@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,7 +58,7 @@ class Broker:
 
 
 @asynccontextmanager
-async def cluster(brokers: int) -> AsyncIterator[tuple[Client, list[Broker]]]:
+async def cluster(brokers: int = 2) -> AsyncIterator[tuple[Client, list[Broker]]]:
     made = [Broker(node) for node in range(brokers)]
     servers = [await asyncio.start_server(broker.serve, "127.0.0.1", 0) for broker in made]
     for broker, server in zip(made, servers, strict=True):
@@ -68,21 +68,14 @@ async def cluster(brokers: int) -> AsyncIterator[tuple[Client, list[Broker]]]:
     assert isinstance(client, Client)
     await client.bootstrap()
     try:
-        yield client, made
+        async with asyncio.timeout(20):
+            yield client, made
     finally:
         for broker in made:
             broker.awake.set()
         await client.close()
         for server in servers:
             server.close()
-
-
-def run(scenario: Callable[[Client, list[Broker]], Coroutine[Any, Any, None]], brokers: int = 2) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20), cluster(brokers) as (client, made):
-            await scenario(client, made)
-
-    asyncio.run(bounded())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -96,8 +89,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "PROBE", 0.02)
 
 
-def test_a_connection_to_a_frozen_broker_holds_up_no_other() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+async def test_a_connection_to_a_frozen_broker_holds_up_no_other() -> None:
+    async with cluster() as (client, brokers):
         brokers[0].awake.clear()
         frozen = asyncio.create_task(client.send(0, MetadataRequest([])))
         await until(client._locks[0, 0].locked)
@@ -106,11 +99,9 @@ def test_a_connection_to_a_frozen_broker_holds_up_no_other() -> None:
         with pytest.raises(KafkaError):
             await frozen
 
-    run(scenario)
 
-
-def test_metadata_and_coordinators_are_asked_of_brokers_that_answer() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+async def test_metadata_and_coordinators_are_asked_of_brokers_that_answer() -> None:
+    async with cluster(5) as (client, brokers):
         for broker in brokers[:4]:
             broker.awake.clear()
             with pytest.raises(KafkaError):
@@ -123,13 +114,12 @@ def test_metadata_and_coordinators_are_asked_of_brokers_that_answer() -> None:
             await client.send(4, MetadataRequest([]))
         assert client.get_random_node() in range(5)
 
-    run(scenario, brokers=5)
 
-
-def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_each(
+async def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+    caplog.set_level(logging.INFO, logger="trueup")
+    async with cluster() as (client, brokers):
         brokers[0].awake.clear()
         for _ in range(20):
             with pytest.raises(KafkaError):
@@ -138,17 +128,14 @@ def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_
         brokers[0].awake.set()
         await until(lambda: not client.silent)
         await client.send(0, MetadataRequest([]))
-
-    with caplog.at_level(logging.INFO, logger="trueup"):
-        run(scenario)
     said = [record.getMessage() for record in caplog.records if record.name == "trueup"]
     assert said[0] == "broker 0 does not answer"
     assert said[1].startswith("broker 0 answers again, after ")
     assert len(said) == 2
 
 
-def test_a_broker_that_freezes_again_is_silent_again() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+async def test_a_broker_that_freezes_again_is_silent_again() -> None:
+    async with cluster() as (client, brokers):
         for _ in range(2):
             await client.send(0, MetadataRequest([]))
             brokers[0].awake.clear()
@@ -161,13 +148,12 @@ def test_a_broker_that_freezes_again_is_silent_again() -> None:
             brokers[0].awake.set()
             await until(lambda: not client.silent)
 
-    run(scenario)
 
-
-def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it_again(
+async def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+    caplog.set_level(logging.INFO, logger="trueup")
+    async with cluster() as (client, brokers):
         brokers[0].awake.clear()
         with pytest.raises(KafkaError):
             await client.send(0, MetadataRequest([]))
@@ -186,23 +172,18 @@ def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it
             await client.force_metadata_update()
         await client.send(0, MetadataRequest([]))
         assert not client.replaced
-
-    with caplog.at_level(logging.INFO, logger="trueup"):
-        run(scenario)
     said = [record.getMessage() for record in caplog.records if record.name == "trueup"]
     assert said[-2:] == ["broker 0 does not answer, and the cluster goes on without it", "broker 0 is back"]
 
 
-def test_members_of_the_group_are_waited_for() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+async def test_members_of_the_group_are_waited_for() -> None:
+    async with cluster() as (client, brokers):
         await client.send(0, MetadataRequest([]))
         brokers[0].awake.clear()
         joining = asyncio.create_task(client.send(0, JoinGroupRequest("group", 1000, 1000, "", "", "consumer", [])))
         done, _ = await asyncio.wait([joining], timeout=3 * ATTEMPT)
         assert not done
         joining.cancel()
-
-    run(scenario)
 
 
 def test_answers_are_handled_whole_and_in_order_however_they_come() -> None:
@@ -250,28 +231,24 @@ class Resting:
         self.closed = True
 
 
-def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:
-    async def scenario() -> bool:
-        consumer = Resting()
-        stopping = asyncio.create_task(stop(cast("AIOKafkaConsumer", consumer)))
-        await consumer.stopping.wait()
-        stopping.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await stopping
-        return consumer.closed
-
-    assert asyncio.run(scenario())
+async def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:
+    consumer = Resting()
+    stopping = asyncio.create_task(stop(cast("AIOKafkaConsumer", consumer)))
+    await consumer.stopping.wait()
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert consumer.closed
 
 
-def test_silence_of_all_brokers_is_noted_by_what_is_asked_anyway_and_so_is_its_end(
+async def test_silence_of_all_brokers_is_noted_by_what_is_asked_anyway_and_so_is_its_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(contacts, "SECONDS", 1.5)
     monkeypatch.setattr(contacts, "EARLY", 0.0)
     monkeypatch.setattr(contacts, "LOOK", 0.01)
     monkeypatch.setattr(contacts, "SLOW", 0.3)
-
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+    async with cluster() as (client, brokers):
         watching = asyncio.create_task(client.contact.watch())
         await client.send(0, MetadataRequest([]))
         brokers[0].awake.clear()
@@ -289,16 +266,14 @@ def test_silence_of_all_brokers_is_noted_by_what_is_asked_anyway_and_so_is_its_e
         brokers[0].awake.set()
         await until(lambda: not client.contact.lost)
         watching.cancel()
-
-    run(scenario)
     said = [record.message for record in caplog.records if record.message.startswith("Kafka at")]
     assert said[0] == "Kafka at kafka has not answered for 1.5 s; nothing is lost"
     assert said[1].startswith("Kafka at kafka answers again")
     assert len(said) == 2
 
 
-def test_nothing_that_is_asked_is_no_silence() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
+async def test_nothing_that_is_asked_is_no_silence() -> None:
+    async with cluster() as (client, brokers):
         await client.send(0, MetadataRequest([]))
         for broker in brokers:
             broker.awake.clear()
@@ -308,20 +283,15 @@ def test_nothing_that_is_asked_is_no_silence() -> None:
             async with client.contact.within(0.05):
                 await asyncio.sleep(5)
 
-    run(scenario)
 
-
-def test_where_no_broker_of_the_last_metadata_answers_the_first_ones_are_asked_again() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
-        async with cluster(1) as (_, (moved,)):
-            moved.node = 7
-            client._bootstrap_servers = f"127.0.0.1:{moved.port}"
-            for broker in brokers:
-                broker.awake.clear()
-            for node in (0, 1):
-                with pytest.raises(KafkaError):
-                    await client.send(node, MetadataRequest([]))
-            await until(lambda: client.cluster.broker_metadata(7) is not None)
-            assert await client.send(7, MetadataRequest([]))
-
-    run(scenario)
+async def test_where_no_broker_of_the_last_metadata_answers_the_first_ones_are_asked_again() -> None:
+    async with cluster() as (client, brokers), cluster(1) as (_, (moved,)):
+        moved.node = 7
+        client._bootstrap_servers = f"127.0.0.1:{moved.port}"
+        for broker in brokers:
+            broker.awake.clear()
+        for node in (0, 1):
+            with pytest.raises(KafkaError):
+                await client.send(node, MetadataRequest([]))
+        await until(lambda: client.cluster.broker_metadata(7) is not None)
+        assert await client.send(7, MetadataRequest([]))

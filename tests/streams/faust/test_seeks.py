@@ -305,8 +305,8 @@ def test_copies_that_cannot_be_let_go_of_end_the_worker(
     assert isinstance(topology.failure, RuntimeError)
 
 
-def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partitions_shared_out_anew(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+async def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partitions_shared_out_anew(
+    topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged = DamagedStoreError(1, "the rows of partition 1 are damaged")
     assignor = cast("Assignor", consumer.app.assignor)
@@ -314,19 +314,18 @@ def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partiti
     async def fold(_: object) -> None:
         raise damaged
 
-    async def scenario() -> tuple[bool, bool]:
-        consumer._ours = True
-        first, second = taken(consumer, 0), taken(consumer, 1)
-        done = await topology.process([second], lambda: None)
-        await topology.process([first], lambda: None)
-        await asyncio.sleep(0)
-        return done, consumer.holds(first) or consumer.holds(second)
-
     monkeypatch.setattr(topology.processor, "fold", fold)
     buffer(consumer, F0, 1)
     buffer(consumer, F1, 1)
     consumer._committable = {F0: 1}
-    assert run(scenario()) == (True, False), "it is acknowledged to Faust, and commits nothing"
+    consumer._ours = True
+    first, second = taken(consumer, 0), taken(consumer, 1)
+    done = await topology.process([second], lambda: None)
+    await topology.process([first], lambda: None)
+    await asyncio.sleep(0)
+    assert (done, consumer.holds(first) or consumer.holds(second)) == (True, False), (
+        "it is acknowledged to Faust, and commits nothing"
+    )
     assert consumer._committable == {F0: 1}, "what was answered before is"
     assert [name for name, _ in brokers.calls].count("rejoin") == 1
     assert assignor.lost == {1}
@@ -387,8 +386,7 @@ def test_damage_that_is_found_while_nothing_is_folded_has_the_partitions_shared_
     assert topology.failure is None
 
 
-def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
-    run: Run,
+async def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
     topology: Topology,
     consumer: BatchConsumer,
     brokers: Brokers,
@@ -398,14 +396,11 @@ def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
     async def applied(partition: int, *_: object) -> tuple[int, int]:
         raise OtherArithmeticError("abc", 7 + partition)
 
-    async def scenario() -> None:
-        consumer._ours = True
-        await consumer.perform_seek()
-
     brokers.assigned = {F0, O0, F1, O1}
     monkeypatch.setattr(topology, "applied", applied)
+    consumer._ours = True
     with pytest.raises(RebalanceAgain):
-        run(scenario())
+        await consumer.perform_seek()
     assert topology.failure is None
     assert cast("Assignor", consumer.app.assignor).needs == {0: 7, 1: 8}
     assert "partition 0, 1 is not taken up: what was answered after the last checkpoint has version 7, 8" in caplog.text
@@ -480,30 +475,26 @@ def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
 
 
-def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+async def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
+    topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread may be setting them aside: opened here, they would be moved away while they are in use."""
     brokers.assigned = {C0}
     consumer._dropped = {C0}
+    begun, done = asyncio.Event(), asyncio.Event()
 
-    async def scenario() -> None:
-        begun, done = asyncio.Event(), asyncio.Event()
+    async def vet() -> None:
+        begun.set()
+        await done.wait()
 
-        async def vet() -> None:
-            begun.set()
-            await done.wait()
-
-        consumer._ours = True
-        claims = asyncio.create_task(consumer._while_ours(vet()))
-        await begun.wait()
-        monkeypatch.setattr(topology.table, "following", lambda _: pytest.fail("asked while vetted"))
-        await consumer._seek_back()
-        done.set()
-        await claims
-        monkeypatch.setattr(topology.table, "following", lambda _: 3)
-        await asyncio.sleep(0)
-        await consumer._seek_back()
-
-    run(scenario())
+    consumer._ours = True
+    claims = asyncio.create_task(consumer._while_ours(vet()))
+    await begun.wait()
+    monkeypatch.setattr(topology.table, "following", lambda _: pytest.fail("asked while vetted"))
+    await consumer._seek_back()
+    done.set()
+    await claims
+    monkeypatch.setattr(topology.table, "following", lambda _: 3)
+    await asyncio.sleep(0)
+    await consumer._seek_back()
     assert brokers.calls == [("seek", {C0: 3})]

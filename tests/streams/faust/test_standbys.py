@@ -5,8 +5,8 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import time
 from types import SimpleNamespace
@@ -145,24 +145,20 @@ def topology(tmp_path: Path) -> Topology:
     return wire(tmp_path)
 
 
-Scenario = Callable[[Standbys, RocksStore], Awaitable[None]]
-
-
-def follow(topology: Topology, scenario: Scenario, usage: Callable[[Path], Any] = shutil.disk_usage) -> RocksStore:
-    """Let copies be kept while a scenario runs; return the table's store, which opens them afterwards."""
-
-    async def run() -> RocksStore:
-        store = topology.table.store
-        assert isinstance(store, RocksStore)
-        settings = Settings(data_dir=topology.settings.data_dir, standbys=1)
-        made = Standbys(settings, Contact(settings.brokers), topology.table.rocks(), store.close, usage)
-        try:
-            await asyncio.wait_for(scenario(made, store), 60)
-        finally:
-            await made.stop()
-        return store
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def following(
+    topology: Topology, usage: Callable[[Path], Any] = shutil.disk_usage
+) -> AsyncIterator[tuple[Standbys, RocksStore]]:
+    """Let copies be kept; yield what keeps them and the table's store, which opens them afterwards."""
+    store = topology.table.store
+    assert isinstance(store, RocksStore)
+    settings = Settings(data_dir=topology.settings.data_dir, standbys=1)
+    made = Standbys(settings, Contact(settings.brokers), topology.table.rocks(), store.close, usage)
+    try:
+        async with asyncio.timeout(60):
+            yield made, store
+    finally:
+        await made.stop()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -184,10 +180,9 @@ def aside(topology: Topology, what: str) -> list[Path]:
     return list(topology.settings.data_dir.glob(f"*/*/tables/*.{what}"))  # not into what is renamed meanwhile
 
 
-def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, log: Log) -> None:
+async def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, log: Log) -> None:
     log.append(0, (b"a", b"1"), (b"b", b"1"), (b"a", None))
-
-    async def scenario(standbys: Standbys, store: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 3)
         log.append(0, (b"b", b"2"), (b"c", b"3"))
         await until(lambda: standbys.rows == 5)
@@ -200,31 +195,30 @@ def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, lo
         await standbys.follow([0], [])
         log.append(0, (b"d", b"4"))
         await until(lambda: standbys.rows == 6)
-
-    store = follow(topology, scenario)
     assert log.read[0] == [0, 1, 2, 3, 4, 5], "nothing was read twice"
     assert store.read(0, b"d") == b"4"
 
 
-def test_at_the_start_what_was_written_lately_counts_as_whole(topology: Topology, log: Log) -> None:
+def unused_for_long(directory: Path) -> None:
+    for path in directory.iterdir():
+        os.utime(path, (0, time() - 3700))  # more than an hour ago
+
+
+async def test_at_the_start_what_was_written_lately_counts_as_whole(topology: Topology, log: Log) -> None:
     store = topology.table.rocks()
     for partition in (2, 5):
         store.write(partition, [(b"a", b"1")], 0, NOW)
         store.close(partition)
-    for path in Path(store.partition_path(5)).iterdir():
-        os.utime(path, (0, time() - 3700))  # more than an hour ago
+    unused_for_long(Path(store.partition_path(5)))
     log.append(0, (b"a", b"1"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, _):
         assert standbys.whole() == [2]
         await standbys.follow([0], [])
         await until(lambda: standbys.whole() == [0])
 
-    follow(topology, scenario)
 
-
-def test_a_database_that_is_still_open_where_it_was_served_is_let_go(topology: Topology, log: Log) -> None:
-    async def scenario(standbys: Standbys, store: RocksStore) -> None:
+async def test_a_database_that_is_still_open_where_it_was_served_is_let_go(topology: Topology, log: Log) -> None:
+    async with following(topology) as (standbys, store):
         store.write(0, [(b"a", b"1")], 0, NOW)
         store.vet(0, OURS.encode(), 1, NOW)
         log.append(0, (b"a", b"1"), (b"b", b"2"))
@@ -232,17 +226,13 @@ def test_a_database_that_is_still_open_where_it_was_served_is_let_go(topology: T
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows > 0)
         assert 0 not in store._dbs
 
-    follow(topology, scenario)
 
-
-def test_what_is_served_is_not_let_go_for_a_copy_of_before(topology: Topology) -> None:
-    async def scenario(standbys: Standbys, store: RocksStore) -> None:
+async def test_what_is_served_is_not_let_go_for_a_copy_of_before(topology: Topology) -> None:
+    async with following(topology) as (standbys, store):
         await standbys.follow([1], [0])
         store.write(0, [(b"a", b"1")], 0, NOW)
         standbys._let_go(0)
         assert 0 in store._dbs
-
-    follow(topology, scenario)
 
 
 def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NOW, manifest: bytes = b"") -> None:
@@ -265,20 +255,17 @@ UNFIT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", UNFIT)
-def test_an_unfit_disk_is_set_aside_and_copied_anew(topology: Topology, log: Log, what: str) -> None:
+async def test_an_unfit_disk_is_set_aside_and_copied_anew(topology: Topology, log: Log, what: str) -> None:
     left(topology, **UNFIT[what])
     log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 3)
-
-    store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"b")) == (None, b"1")
     assert aside(topology, what)
 
 
 @pytest.mark.parametrize("what", UNFIT)
-def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
+async def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
     topology: Topology, log: Log, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else its partition would come here and be restored, where another worker has a copy."""
@@ -289,8 +276,7 @@ def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
     store.close(1)
     for partition in (0, 1):
         log.append(partition, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, _):
         assert standbys.whole() == [0, 1]
         log.down = True
         await standbys.examine()
@@ -301,90 +287,73 @@ def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
         await standbys.follow([0], [1])
         assert 1 not in standbys.store._dbs, "who serves it opens it"
         await until(lambda: standbys.whole() == [0])
-
-    follow(topology, scenario)
     assert "partitions [0] on this disk cannot be used" in caplog.text
 
 
-def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: Topology, log: Log) -> None:
+async def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: Topology, log: Log) -> None:
     left(topology, 1)
     log.append(0, *[(b"k%d" % n, b"1") for n in range(6)])
     log.begins[0] = 4
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 2)
-
-    store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"k5"), log.read[0]) == (None, b"1", [4, 5])
     assert aside(topology, "old")
 
 
-def test_retention_that_overtakes_a_copy_makes_it_anew(topology: Topology, log: Log) -> None:
+async def test_retention_that_overtakes_a_copy_makes_it_anew(topology: Topology, log: Log) -> None:
     """While it is followed: the brokers have nothing at the place where it goes on."""
     log.append(0, (b"a", b"1"), (b"b", b"1"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 2)
         log.down = True
         log.append(0, *[(b"k%d" % n, b"1") for n in range(4)])
         log.begins[0] = 4
         log.down = False
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 4)
-
-    store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"k3")) == (None, b"1"), "whether it was deleted nobody knows"
 
 
-def test_a_changelog_that_lost_its_tail_under_a_copy_makes_it_anew(topology: Topology, log: Log) -> None:
+async def test_a_changelog_that_lost_its_tail_under_a_copy_makes_it_anew(topology: Topology, log: Log) -> None:
     log.claim(0, WRITER)
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 4)
         del log.held[0][2:]
         await until(lambda: bool(aside(topology, "ahead")))
         log.claim(0, (7, 1))
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 7)
-
-    store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"lost")) == (b"1", None)
 
 
-def test_a_lost_tail_that_was_filled_before_anybody_looked_is_noticed_by_its_claim(
+async def test_a_lost_tail_that_was_filled_before_anybody_looked_is_noticed_by_its_claim(
     topology: Topology, log: Log
 ) -> None:
     """The end of the changelog is where the copy expects it, and beyond: only the claim in the hole tells."""
     log.claim(0, WRITER)
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 4)
         del log.held[0][2:]
         log.claim(0, (7, 1))
         log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"), writer=(7, 1))
         await until(lambda: bool(aside(topology, "ahead")))
         await until(lambda: lags(standbys) == {0: 0})
-
-    store = follow(topology, scenario)
     assert [store.read(0, key) for key in (b"a", b"b", b"d", b"lost")] == [b"1", b"1", b"1", None]
 
 
-def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topology, log: Log) -> None:
+async def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topology, log: Log) -> None:
     log.append(0, (b"a", b"1"), writer=(7, 0))
     log.append(0, (b"b", b"1"), writer=(7, 2))  # the claim of 7, 2 is compacted
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 2)
         log.claim(0, (7, 3))
         log.append(0, (b"c", b"1"), writer=(7, 3))
         await until(lambda: standbys.rows == 4)
-
-    store = follow(topology, scenario)
     assert store.read(0, b"c") == b"1"
     assert not aside(topology, "ahead")
 
 
-def test_a_consumer_that_cancels_itself_ends_no_copies(
+async def test_a_consumer_that_cancels_itself_ends_no_copies(
     topology: Topology, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Aiokafka's does, when it is stopped while it waits for a broker that is away."""
@@ -396,19 +365,19 @@ def test_a_consumer_that_cancels_itself_ends_no_copies(
             raise asyncio.CancelledError
         return await fetched(consumer, timeout_ms)
 
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    log.append(0, (b"a", b"1"))
+    caplog.set_level(logging.WARNING, "trueup")
+    async with following(topology) as (standbys, _):
         monkeypatch.setattr(f"{copies.__name__}.AIOKafkaConsumer.getmany", getmany)
         await standbys.follow([0], [])
         await until(lambda: "delayed: CancelledError" in caplog.text)
         log.append(0, (b"b", b"2"))
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
 
-    log.append(0, (b"a", b"1"))
-    caplog.set_level(logging.WARNING, "trueup")
-    follow(topology, scenario)
 
-
-def test_a_consumer_that_swallows_the_end_holds_up_no_stop(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_consumer_that_swallows_the_end_holds_up_no_stop(
+    topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Aiokafka's does, when it is cancelled while it ends its own tasks."""
     waits = threading.Event()
 
@@ -418,14 +387,12 @@ def test_a_consumer_that_swallows_the_end_holds_up_no_stop(topology: Topology, m
             await asyncio.sleep(60)
         return {}
 
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, _):
         monkeypatch.setattr(f"{copies.__name__}.AIOKafkaConsumer.getmany", getmany)
         await standbys.follow([0], [])
         await until(waits.is_set)
         await standbys.stop()
         assert standbys._thread is None
-
-    follow(topology, scenario)
 
 
 class Damaged:
@@ -441,41 +408,35 @@ class Damaged:
         self._db.close()
 
 
-def test_a_copy_in_which_damage_is_found_while_it_is_kept_is_made_anew(topology: Topology, log: Log) -> None:
+async def test_a_copy_in_which_damage_is_found_while_it_is_kept_is_made_anew(topology: Topology, log: Log) -> None:
     log.append(0, (b"a", b"1"), (b"b", b"2"))
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         await copied(standbys, 2)
         dbs = cast("Any", standbys.store._dbs)
         dbs[0] = Damaged(dbs[0])
         log.append(0, (b"c", b"3"))
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows >= 5)
-
-    store = follow(topology, scenario)
     assert [store.read(0, key) for key in (b"a", b"b", b"c")] == [b"1", b"2", b"3"]
     assert aside(topology, "damaged")
 
 
-def test_brokers_that_are_down_are_waited_for_and_told_once(
+async def test_brokers_that_are_down_are_waited_for_and_told_once(
     topology: Topology, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.append(0, (b"a", b"1"))
     log.down = True
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, _):
         await standbys.follow([0], [])
         await until(lambda: "nobody answers" in caplog.text)
         await asyncio.sleep(0.1)
         assert (standbys.look(), standbys.missing) == ([], 1)
         log.down = False
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 1)
-
-    follow(topology, scenario)
     assert caplog.text.count("nobody answers") == 1
     assert log.open == 0, "nor is a consumer left open that could not be started"
 
 
-def test_copies_give_way_before_the_disk_is_full_and_come_back(
+async def test_copies_give_way_before_the_disk_is_full_and_come_back(
     topology: Topology, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     """First what nobody needs here, then the largest copy; what is served is never touched."""
@@ -497,9 +458,7 @@ def test_copies_give_way_before_the_disk_is_full_and_come_back(
         return any(Path(others.partition_path(n)).exists() for n in (1, 5))
 
     filled = False
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        nonlocal filled
+    async with following(topology, usage) as (standbys, _):
         await standbys.follow([0, 1], [6])
         await until(lambda: lags(standbys) == {0: 0, 1: 0} and standbys.rows == 403)
         filled = True
@@ -507,12 +466,10 @@ def test_copies_give_way_before_the_disk_is_full_and_come_back(
         assert (lags(standbys), standbys.missing) == ({0: 0}, 1), "the larger one is gone"
         filled = False
         await until(lambda: lags(standbys) == {0: 0, 1: 0})
-
-    follow(topology, scenario, usage)
     assert "is left to what is served from it" in caplog.text
 
 
-def test_a_copy_that_cannot_be_written_is_given_up_and_ends_nothing(
+async def test_a_copy_that_cannot_be_written_is_given_up_and_ends_nothing(
     topology: Topology, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.append(0, (b"a", b"1"))
@@ -521,13 +478,11 @@ def test_a_copy_that_cannot_be_written_is_given_up_and_ends_nothing(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError("IO error: No space left on device")
 
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+    async with following(topology) as (standbys, store):
         monkeypatch.setattr(RocksStore, "write", refuse)
         await standbys.follow([0], [])
         await until(lambda: "No space left on device" in caplog.text)
         monkeypatch.setattr(RocksStore, "write", write)
         await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 1)
-
-    store = follow(topology, scenario)
     assert store.read(0, b"a") == b"1"
     assert topology.failure is None

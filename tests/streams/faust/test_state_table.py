@@ -31,20 +31,16 @@ def table(tmp_path: Path, producer: Producer) -> StateTable:
     return wire(tmp_path, producer=producer).table
 
 
-def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
+async def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
     table: StateTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streams.faust.changelog.SLICE", 2)
     seen = list[tuple[bytes | None, bytes | None, int | None]]()
-
-    async def scene() -> None:
-        await table.commit(0, {b"F": b"before"})
-        commit = asyncio.create_task(table.commit(0, {bytes([i]): b"new" for i in range(7)}))
-        while not commit.done():
-            await asyncio.sleep(0)
-            seen.append((table.store.read(0, b"\0"), table.store.read(0, b"\6"), table.store.offset(0)))
-
-    asyncio.run(scene())
+    await table.commit(0, {b"F": b"before"})
+    commit = asyncio.create_task(table.commit(0, {bytes([i]): b"new" for i in range(7)}))
+    while not commit.done():
+        await asyncio.sleep(0)
+        seen.append((table.store.read(0, b"\0"), table.store.read(0, b"\6"), table.store.offset(0)))
     assert (b"new", None, 0) in seen
     assert seen[-1] == (b"new", b"new", 7)
     assert {offset for _, last, offset in seen if last is None} == {0}

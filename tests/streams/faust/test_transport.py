@@ -119,56 +119,49 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_the
     run(scenario())
 
 
-def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once(run: Run) -> None:
-    async def scenario() -> int:
-        subscriptions, cluster = SubscriptionState(), SimpleNamespace(leader_for_partition=lambda _: 0)
-        loop = asyncio.get_running_loop()
-        client = SimpleNamespace(cluster=cluster, _loop=loop, _metadata_max_age_ms=300_000)
-        fetcher = aiokafka_fetcher.Fetcher(client, subscriptions)
-        fetched = 0
+async def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once() -> None:
+    subscriptions, cluster = SubscriptionState(), SimpleNamespace(leader_for_partition=lambda _: 0)
+    loop = asyncio.get_running_loop()
+    client = SimpleNamespace(cluster=cluster, _loop=loop, _metadata_max_age_ms=300_000)
+    fetcher = aiokafka_fetcher.Fetcher(client, subscriptions)
+    fetched = 0
 
-        async def fetch(*_: object) -> bool:
-            nonlocal fetched
-            fetched += 1
-            fetcher._records[F0] = SimpleNamespace(calculate_backoff=lambda: 60.0)
-            return True
+    async def fetch(*_: object) -> bool:
+        nonlocal fetched
+        fetched += 1
+        fetcher._records[F0] = SimpleNamespace(calculate_backoff=lambda: 60.0)
+        return True
 
-        fetcher._proc_fetch_request = fetch
-        rest = Rest(SimpleNamespace(_fetcher=fetcher), 60.0, (F, O))
-        subscriptions.assign_from_user({F0})
-        subscriptions.subscription.assignment.state_value(F0).reset_to(0)
-        for _ in range(200):  # no time passes
-            if fetcher._records:
-                fetcher._records.clear()  # as it does where records are taken
-                fetcher._notify(fetcher._wait_consume_future)
-                rest.end()
-            await asyncio.sleep(0)
-        with suppress(asyncio.CancelledError):  # of the rest
-            await fetcher.close()
-        return fetched
-
-    assert run(scenario()) > 10
+    fetcher._proc_fetch_request = fetch
+    rest = Rest(SimpleNamespace(_fetcher=fetcher), 60.0, (F, O))
+    subscriptions.assign_from_user({F0})
+    subscriptions.subscription.assignment.state_value(F0).reset_to(0)
+    for _ in range(200):  # no time passes
+        if fetcher._records:
+            fetcher._records.clear()  # as it does where records are taken
+            fetcher._notify(fetcher._wait_consume_future)
+            rest.end()
+        await asyncio.sleep(0)
+    with suppress(asyncio.CancelledError):  # of the rest
+        await fetcher.close()
+    assert fetched > 10
 
 
-def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
+async def test_only_lost_positions_of_the_inputs_are_errors() -> None:
     errors: list[tuple[TP, Exception]] = []
     lost = OffsetOutOfRangeError({F0: 5})
-
-    async def scenario() -> list[bool]:
-        await asyncio.sleep(0)
-        states = {tp: TopicPartitionState(None) for tp in (F0, O0, C0)}
-        assignment = SimpleNamespace(state_value=states.get)
-        subscriptions = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
-        fetcher = SimpleNamespace(_set_error=lambda *each: errors.append(each), _subscriptions=subscriptions)
-        report_lost_positions(fetcher, (F, O))
-        fetcher._set_error(F0, lost)
-        fetcher._set_error(C0, OffsetOutOfRangeError({C0: 5}))
-        fetcher._set_error(O0, NoOffsetForPartitionError(O0))
-        moved = TP(O, 1)  # while its committed offset was asked for
-        fetcher._set_error(moved, NoOffsetForPartitionError(moved))
-        return [states[tp].awaiting_reset for tp in (F0, O0, C0)]
-
-    assert run(scenario()) == [False, True, True]
+    await asyncio.sleep(0)
+    states = {tp: TopicPartitionState(None) for tp in (F0, O0, C0)}
+    assignment = SimpleNamespace(state_value=states.get)
+    subscriptions = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+    fetcher = SimpleNamespace(_set_error=lambda *each: errors.append(each), _subscriptions=subscriptions)
+    report_lost_positions(fetcher, (F, O))
+    fetcher._set_error(F0, lost)
+    fetcher._set_error(C0, OffsetOutOfRangeError({C0: 5}))
+    fetcher._set_error(O0, NoOffsetForPartitionError(O0))
+    moved = TP(O, 1)  # while its committed offset was asked for
+    fetcher._set_error(moved, NoOffsetForPartitionError(moved))
+    assert [states[tp].awaiting_reset for tp in (F0, O0, C0)] == [False, True, True]
     assert errors == [(F0, lost)]
 
 
@@ -181,23 +174,19 @@ class Coordination:
         self._pending_exception: Exception | None = None
 
 
-def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: LoopConsumer) -> None:
+async def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(thread: LoopConsumer) -> None:
     kafka = thread._ensure_consumer()
-
-    async def scenario() -> list[str | None]:
-        await asyncio.sleep(0)
-        said: list[str | None] = [repr(thread.expelled())]
-        kafka._coordinator = coordination = Coordination(asyncio.get_running_loop())
-        said.append(repr(thread.expelled()))
-        coordination._pending_exception = KafkaError("UnknownError()")
-        said.append(repr(thread.expelled()))
-        coordination._pending_exception = None
-        coordination._coordination_task.set_exception(KafkaError("unexpected"))
-        said.append(repr(thread.expelled()))
-        coordination._closing.set_result(None)
-        return [*said, repr(thread.expelled())]
-
-    said = run(scenario())
+    await asyncio.sleep(0)
+    said: list[str | None] = [repr(thread.expelled())]
+    kafka._coordinator = coordination = Coordination(asyncio.get_running_loop())
+    said.append(repr(thread.expelled()))
+    coordination._pending_exception = KafkaError("UnknownError()")
+    said.append(repr(thread.expelled()))
+    coordination._pending_exception = None
+    coordination._coordination_task.set_exception(KafkaError("unexpected"))
+    said.append(repr(thread.expelled()))
+    coordination._closing.set_result(None)
+    said = [*said, repr(thread.expelled())]
     kafka._coordinator = None
     assert said == ["None", "None", "KafkaError('UnknownError()')", "KafkaError('unexpected')", "None"]
 
@@ -332,42 +321,35 @@ def test_nothing_is_handed_out_while_the_flow_is_stopped(
     assert [len(batch.records) for batch in cast("list[Batch]", handed[0].value)] == [1]
 
 
-def test_a_turn_that_faust_does_not_take_at_once_is_an_error(
-    run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
+async def test_a_turn_that_faust_does_not_take_at_once_is_an_error(
+    topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would go on with it, and its partitions would stand still."""
 
     async def callback(_: object) -> None:
         await asyncio.sleep(0)
 
-    async def hand_out() -> None:
-        consumer.hand_out()
-
     buffer(consumer, F0, 1)
     consumer.callback = callback
     topology.app.faust.flow_control.resume()
     monkeypatch.setattr(consumer, "caught_up", lambda _: True)
-    run(hand_out())
+    consumer.hand_out()
     assert "at once" in str(topology.failure)
 
 
-def test_what_faust_waits_for_is_given_up_when_the_flow_stops(run: Run, consumer: BatchConsumer) -> None:
+async def test_what_faust_waits_for_is_given_up_when_the_flow_stops(consumer: BatchConsumer) -> None:
     """It stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
+    waiting = asyncio.Event()
 
-    async def scenario() -> None:
-        waiting = asyncio.Event()
+    async def callback(_: object) -> None:
+        waiting.set()
+        await asyncio.get_running_loop().create_future()
 
-        async def callback(_: object) -> None:
-            waiting.set()
-            await asyncio.get_running_loop().create_future()
-
-        consumer.callback = callback
-        restoring = asyncio.create_task(consumer._restore(C0, [record(C0.topic, 0, 0, 0)]))
-        await waiting.wait()
-        consumer.stop_flow()
-        await restoring
-
-    run(scenario())
+    consumer.callback = callback
+    restoring = asyncio.create_task(consumer._restore(C0, [record(C0.topic, 0, 0, 0)]))
+    await waiting.wait()
+    consumer.stop_flow()
+    await restoring
 
 
 @pytest.mark.parametrize("since", ["a restart", "the partition went and came", "the partition has gone"])
@@ -443,17 +425,14 @@ def producer(run: Run, topology: Topology) -> BatchProducer:
 
 
 @pytest.mark.parametrize("settings", [Settings(compression=name) for name in codecs.NUMBERS], ids=codecs.NUMBERS)
-def test_batch_is_packed_by_the_codec_of_the_settings(run: Run, producer: BatchProducer, settings: Settings) -> None:
-    async def scenario() -> None:
-        producer._producer = producer._new_producer()
-        batch = producer.batch()
-        assert batch.extend([(b"k", b"again and again " * 100, 7, [])] * 3) == 3
-        read = DefaultRecordBatch(batch.sealed(1, 0, 0))
-        assert read.compression_type == codecs.NUMBERS[settings.compression]
-        assert [(each.key, each.value, each.timestamp) for each in read] == [(b"k", b"again and again " * 100, 7)] * 3
-        await producer._producer.stop()
-
-    run(scenario())
+async def test_batch_is_packed_by_the_codec_of_the_settings(producer: BatchProducer, settings: Settings) -> None:
+    producer._producer = producer._new_producer()
+    batch = producer.batch()
+    assert batch.extend([(b"k", b"again and again " * 100, 7, [])] * 3) == 3
+    read = DefaultRecordBatch(batch.sealed(1, 0, 0))
+    assert read.compression_type == codecs.NUMBERS[settings.compression]
+    assert [(each.key, each.value, each.timestamp) for each in read] == [(b"k", b"again and again " * 100, 7)] * 3
+    await producer._producer.stop()
 
 
 def test_a_batch_compressed_before_its_stamp_is_known_has_the_same_bytes() -> None:
