@@ -29,7 +29,7 @@ Made by `make docs` from the program itself; a test fails when it is out of date
 SOURCES: Final = """
 ## Sources
 
-A `[sources.NAME]` table maps records of your own: [connect your topics](../how-to/sources.md) says what each key takes.
+A `[sources.NAME]` table maps records of your own: [connect your topics](../how-to/sources.md) says how.
 """
 
 CHAINS: Final = """
@@ -87,8 +87,6 @@ def _streams_file() -> list[str]:
         "`TRUEUP_STREAMS` names this TOML file: [configure streams](../how-to/streams.md). It has all keys.\n",
         f"```toml\n{stream_config.example()}```",
         SOURCES,
-        f"```toml\n{config.EXAMPLE}```",
-        "",
         *_table(
             ("source of", "keys"),
             [
