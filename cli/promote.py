@@ -249,8 +249,3 @@ def _tell(promotion: Promotion, beside: ChallengerCondition) -> None:
         f"({promotion.challenger.config}), and {promotion.champion.calibrator} ({promotion.champion.config}) is a "
         "challenger; until then nothing changes"
     )
-    if promotion.champion.interval:
-        say(
-            "its intervals know only outcomes of scores that it served itself: they are wide until enough of them have "
-            f"come. Those of {promotion.champion.calibrator} are kept"
-        )

@@ -9,7 +9,6 @@ from cli import main as command_line
 from cli.options import STATUSES, commands
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
-from state.fence import FATES
 from state.kind import KINDS, Form, KeyPart
 from streams.config import stream_config
 from streams.config.settings import Settings
@@ -30,7 +29,7 @@ Made by `make docs` from the program itself; a test fails when it is out of date
 SOURCES: Final = """
 ## Sources
 
-A `[sources.NAME]` table maps records of your own: [connect your topics](../how-to/sources.md) says what each key takes.
+A `[sources.NAME]` table maps records of your own: [connect your topics](../how-to/sources.md) says how.
 """
 
 CHAINS: Final = """
@@ -57,10 +56,15 @@ def pages() -> dict[str, str]:
 
 
 def _settings() -> list[str]:
+    described = Settings.described()
+    names = [name for name, *_ in described]
+    files = [f"{name}_FILE" for name in names if f"{name}_FILE" in names]
     return [
-        "Environment variables. An unknown one ends the command with status 78.\n",
+        "Environment variables. An unknown one ends the command with status 78.",
+        f"A secret may also be in a file, of one line, which another variable names: {_named(files)}.\n",
         *_table(
-            ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
+            ("variable", "meaning", "default"),
+            [(f"`{name}`", text, f"`{default}`") for name, text, default in described if name not in files],
         ),
     ]
 
@@ -83,8 +87,6 @@ def _streams_file() -> list[str]:
         "`TRUEUP_STREAMS` names this TOML file: [configure streams](../how-to/streams.md). It has all keys.\n",
         f"```toml\n{stream_config.example()}```",
         SOURCES,
-        f"```toml\n{config.EXAMPLE}```",
-        "",
         *_table(
             ("source of", "keys"),
             [
@@ -110,13 +112,17 @@ def _commands() -> list[str]:
 
 def _records() -> list[str]:
     parts = [OUTPUTS.strip("\n")]
+    listed: set[tuple[str, ...]] = set()
     for label in output_schemas.NAMES:
         parts += [f"\n## {label}\n"]
-        found = [(f"`{json}`", f"`{avro}`", kind, said) for json, avro, kind, said in output_schemas.rows(label)]
+        rows = output_schemas.rows(label)
+        if again := [avro for _, avro, *_ in filter(listed.__contains__, rows)]:
+            parts += [f"With the same meaning as above: {_named(again)}.\n"]
+        found = [(f"`{json}`", f"`{avro}`", *rest) for json, avro, *rest in rows if (json, avro, *rest) not in listed]
         parts += _table(("JSON", "Avro", "type in Avro", "meaning"), found)
+        listed.update(rows)
     parts += ["\n## Reasons of dead letters\n"]
-    parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
-    return [*parts, f"\n## Fates\n\nCounted in the fence of each partition, exactly once: {_named(FATES)}."]
+    return parts + _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
 
 
 def _metrics() -> list[str]:

@@ -19,8 +19,8 @@ from replay.audit import checkpoint as checkpoints
 from replay.audit import follower, verdict
 from replay.audit.account import Account
 from replay.audit.output_matcher import Differs, Settled, Unauditable
-from replay.audit.partition_verifier import Checked, Derivation, Rederivation
-from replay.audit.reader import PartitionReader, Span, identities, require_kept, spans
+from replay.audit.partition_verifier import LABELS, Checked, Derivation, Rederivation
+from replay.audit.reader import PartitionReader, Span, identities, named, require_kept, spans, width
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
@@ -121,9 +121,14 @@ class _Task:
 
 
 def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> list[Verdict]:
-    """Audit every partition; raises TopicsError if a topic was deleted and made anew meanwhile."""
+    """Audit every partition.
+
+    Raises Unauditable if topics are missing or differ in their number of partitions, TopicsError if the brokers cannot
+    be reached, or a topic was deleted and made anew meanwhile.
+    """
+    count = width(settings, [*named(settings, LABELS), settings.configurations])
     of = identities(settings)
-    there = spans(settings)
+    there = spans(settings, count)
     at = None if checkpoint is None else checkpoint / settings.app_id
     if at is not None:
         at.mkdir(parents=True, exist_ok=True)

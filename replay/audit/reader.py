@@ -166,15 +166,12 @@ def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Or
     return asyncio.run(ask())
 
 
-def spans(settings: Settings) -> dict[int, Span]:
-    """Return the records of each partition of a group.
+def spans(settings: Settings, count: int) -> dict[int, Span]:
+    """Return the records of each of ``count`` partitions of a group.
 
     The end of the journal is read first and the ends of the inputs last. So the outputs of every entry are there, and
     the inputs of every output.
-
-    Raises Unauditable if topics are missing, or differ in their number of partitions.
     """
-    count = width(settings, [*named(settings, LABELS), settings.configurations])
     with PartitionReader(settings) as reader:
         order = ("journal", *OUTPUTS[::-1], *INPUTS[::-1])
         extents = reader.extents([reader.place(label, n) for label in order for n in range(count)])
@@ -182,7 +179,7 @@ def spans(settings: Settings) -> dict[int, Span]:
 
 
 def identities(settings: Settings) -> dict[str, list[Any]]:
-    """Return name, cluster, id and number of partitions of each of `LABELS`."""
+    """Return name, cluster, id and number of partitions of each of `LABELS`; the topics must be there, see `width`."""
     found = origins(settings, named(settings, LABELS)).items()
     return {
         label: [name, origin.cluster, origin.topic, origin.partitions]

@@ -14,27 +14,6 @@ from streams.sources.mapping import Mapping as Compiled
 from streams.sources.modes import Mode, Source
 from streams.sources.specs import known
 
-#: Two tables, of forecasts and of outcomes.
-EXAMPLE: Final = """\
-[sources.scores]
-topic = "scores.v3"                  # or topics = ["a", "b"]
-role = "forecast"
-format = "json"
-when = { type = "score" }
-event_id = "transaction.id"
-stream = "{model}-{country}"
-p = { path = "riskScore", scale = [0, 1000] }
-ts = "scoredAt"
-carry = { customer = "customer.id" }     # goes on to the answer
-carry_headers = ["traceparent", "x-*"]
-
-[sources.chargebacks]
-topic = "chargebacks"
-role = "outcome"
-precedence = 2                       # above sources without one
-event_id = "txn"
-y = { path = "status", labels = { lost = 1, won = 0, open = "skip" } }
-"""
 #: Keys that a source of either role may have beside its fields.
 SETTINGS: Final = (
     "topic",

@@ -225,19 +225,6 @@ def test_promotion_shows_the_change_and_writes_it_down(file: Path, trueup: Trueu
     assert sorted(path.name for path in file.parent.iterdir()) == ["streams.toml", "streams.toml.audit.jsonl"]
 
 
-@pytest.mark.parametrize("has", [False, True])
-def test_of_what_intervals_are_is_said_where_there_are_any(
-    file: Path,
-    trueup: Trueup,
-    has: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    file.write_text(f'[streams."fraud-*"]\nshadow = ["platt"]\n{"interval = 0.9" if has else ""}\n')
-    for command in ("promote fraud-eu platt", "rollback"):  # the old champion served before: its intervals are kept
-        assert (
-            "intervals know only outcomes of scores that it served itself" in trueup(f"streams {command}").out
-        ) == has
-
-
 def test_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:
     shown = trueup("streams promote fraud-eu platt --dry-run").out
     assert '+calibrator = "platt"' in shown

@@ -44,3 +44,10 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(wor
     assert (difference["partition"], difference["event_id"]) == (record.partition, served["event_id"])
     assert difference["fields"] == {"p": [0.123456, served["p"]]}
     assert difference["offset"] == max(r.offset for r in w.read("calibrated") if r.partition == record.partition)
+
+
+def test_an_audit_of_a_group_that_there_is_not_names_a_topic_that_is_missing(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    ended = w.command("audit", "--json", TRUEUP_FORECASTS="nobodys")
+    assert ended.returncode == auditor.UNCHECKED
+    assert orjson.loads(ended.stdout.splitlines()[-1])["unable"] == ["there is no topic nobodys"]
