@@ -17,8 +17,8 @@ from streams.config.settings import Settings
 from streams.faust import offsets
 from streams.faust.claims import UNFINISHED
 from streams.kafka import groups, provenance, topics
+from streams.kafka.metadata import Metadata
 from streams.kafka.partitioner import partition
-from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
 
 Rows = dict[bytes, bytes]
@@ -29,8 +29,8 @@ class MovedInput(NamedTuple):
 
     old: str
     new: str
-    before: TopicIdentity
-    now: TopicIdentity
+    before: Metadata
+    now: Metadata
 
     @property
     def same(self) -> bool:

@@ -119,11 +119,11 @@ async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Col
         return None
     finally:
         await stop(consumer)
-    found, origin, oldest = set[int](), described.origin.encode(), begun - described.retention_ms // 2
+    found = set[int]()
     for place in places:
         n = place.partition
         try:
-            if await asyncio.to_thread(store.fit, n, origin, ends[place], oldest, begins[place]):
+            if await asyncio.to_thread(store.fit, n, described.part(begun, ends[place], begins[place])):
                 found.add(n)
         except Exception as exc:  # noqa: BLE001 - any error: a worker that serves from these rows will meet it
             log.warning("the rows of partition %d cannot be opened: %s", n, exc)

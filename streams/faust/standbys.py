@@ -30,6 +30,7 @@ from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer,
 from streams.faust.progress import Standby
 from streams.faust.stores import DamagedStoreError, RocksStore, now, remove_directory, restore
 from streams.faust.unpacking import Head
+from streams.kafka.provenance import Part
 from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
@@ -218,11 +219,10 @@ class Standbys:
         began = now()
         described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
-        oldest = began - described.retention_ms // 2
         for partition in sorted(self._wanted & set(places)):  # other copies may be wanted by now
             place = places[partition]
             if partition in self._copies or self._open(partition):
-                self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, began)
+                self._judge(partition, described.part(began, ends[place], begins[place]), began)
         self._seek(consumer, begins)
 
     def _open(self, partition: int) -> bool:
@@ -249,16 +249,16 @@ class Standbys:
         if partition in self._wanted:
             self._release(partition)
 
-    def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, asked: int) -> None:
+    def _judge(self, partition: int, of: Part, asked: int) -> None:
         """Set a copy aside that the changelog cannot bring up to date, and note how much it lacks."""
         copy = self._copies[partition]
         try:
-            if self.store.vet(partition, origin, end, oldest, begin):
+            if self.store.vet(partition, of):
                 copy = self._copies[partition] = Copy(0)
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return
-        copy.end = end
+        copy.end = of.end
         if copy.asked is None:
             copy.asked = asked
         self._note(partition, copy)
