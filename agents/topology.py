@@ -105,7 +105,7 @@ class Topology:
     @property
     def sources(self) -> tuple[str, str]:
         """Topics of forecasts and of outcomes."""
-        return self.settings.forecasts, self.settings.outcomes
+        return self.settings.inputs
 
     async def renew(self) -> None:
         """Confirm old claims, and check that the topics are still the same."""

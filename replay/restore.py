@@ -75,10 +75,9 @@ def _said(places: Sequence[Next]) -> str:
 
 def _places(settings: Settings, manifest: Manifest) -> list[Next]:
     """Return the offsets at which each partition goes on."""
-    names = [settings.forecasts, settings.outcomes]
     same = [
         [each.cluster, each.id] == list(manifest.topics[label][1:3])
-        for label, each in zip(INPUTS, described(settings, names).values(), strict=True)
+        for label, each in zip(INPUTS, described(settings, settings.inputs).values(), strict=True)
     ]
     found = []
     with PartitionReader(settings) as reader:

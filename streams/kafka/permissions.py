@@ -54,7 +54,7 @@ def needed(settings: Settings) -> list[Grant]:
         written = (settings.maps,)
     handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
-        *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
+        *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in settings.inputs),
         # What was said before a crash is read again.
         *(Grant("topic", name, ("Read", "Write", "DescribeConfigs")) for name in outputs),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in written),

@@ -58,7 +58,7 @@ def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
     batch, rows = settings.batch_bytes + BATCH_OVERHEAD, settings.checkpoint_bytes + BATCH_OVERHEAD
     ahead = settings.limits.ahead_ms
-    inputs: list[str] = [settings.forecasts, settings.outcomes]
+    inputs: list[str] = [*settings.inputs]
     outputs: list[str] = [*settings.outputs]
     if settings.routed:
         inputs, outputs = [*inputs, settings.routed], [settings.dead_letters]
