@@ -37,7 +37,7 @@ class Applying:
 
     def __init__(self, settings: Settings, outputs: Outputs, gauges: Gauges, probe: Probe, *, scoped: bool) -> None:
         self._settings, self._outputs, self._gauges, self._probe = settings, outputs, gauges, probe
-        self._topics = settings.forecasts, settings.outcomes
+        self._topics = settings.inputs
         self.scoped, self._unbroken = scoped, 0
         #: Forecasts that lack a scope although labels come through intake: intake did not write these forecasts.
         self.unrouted = 0

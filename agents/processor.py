@@ -64,7 +64,7 @@ class BatchProcessor:
         self.notices = notices or Notices()
         #: Called with each answered turn; None: nothing is called.
         self.spans: Spans | None = None
-        self._topics = settings.forecasts, settings.outcomes
+        self._topics = settings.inputs
         self._settings = settings
         self._terms = Terms.of(settings, self._decoder_of(settings))
         self._table = table

@@ -33,7 +33,7 @@ from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
 from streams.faust.state_table import PartitionsError, StateTable
 from streams.faust.stores import DamagedStoreError
-from streams.kafka.producer_ids import ProducerIdForbiddenError
+from streams.kafka.broker_requests import BrokersError
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Standing
 from streams.records import skips
@@ -49,9 +49,9 @@ STOPPING: Final = "it is stopping"
 
 #: Errors that end a stage and are not its defects: the message suffices.
 NO_DEFECT: Final = (
+    BrokersError,
     DataLossError,
     FencedError,
-    ProducerIdForbiddenError,
     MembershipError,
     PartitionsError,
     ReadersError,
@@ -105,7 +105,7 @@ class Topology:
     @property
     def sources(self) -> tuple[str, str]:
         """Topics of forecasts and of outcomes."""
-        return self.settings.forecasts, self.settings.outcomes
+        return self.settings.inputs
 
     async def renew(self) -> None:
         """Confirm old claims, and check that the topics are still the same."""

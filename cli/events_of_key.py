@@ -27,7 +27,7 @@ async def records(settings: Settings, key: bytes) -> list[TriedRecord]:
     Raises TopicsError if a topic cannot be read.
     """
     topics = [mode.topic for mode in settings.modes]
-    topics += [] if settings.has_intake else [settings.forecasts, settings.outcomes]
+    topics += () if settings.has_intake else settings.inputs
     return [
         TriedRecord.of(each) async for each in reading.records(settings, list(dict.fromkeys(topics))) if each.key == key
     ]

@@ -17,8 +17,8 @@ from streams.config.settings import Settings
 from streams.faust import offsets
 from streams.faust.claims import UNFINISHED
 from streams.kafka import groups, provenance, topics
+from streams.kafka.metadata import Metadata
 from streams.kafka.partitioner import partition
-from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
 
 Rows = dict[bytes, bytes]
@@ -29,8 +29,8 @@ class MovedInput(NamedTuple):
 
     old: str
     new: str
-    before: TopicIdentity
-    now: TopicIdentity
+    before: Metadata
+    now: Metadata
 
     @property
     def same(self) -> bool:
@@ -165,7 +165,7 @@ async def read_stage(
     """Read the state of a worker or a router, and require that it can be divided."""
     await reading.width(old, old.changelog, ": is TRUEUP_APP_ID that of the workers?")
     changelog = await provenance.identity(producer.client, old.changelog)
-    names = (old.forecasts, new.forecasts), (old.outcomes, new.outcomes)
+    names = zip(old.inputs, new.inputs, strict=True)
     inputs = [MovedInput(*pair, *[await provenance.identity(producer.client, name) for name in pair]) for pair in names]
     ends = await topic_ends(reader, old.changelog, changelog.partitions)
     parts = await topic_rows(old, old.changelog, changelog.partitions)

@@ -179,8 +179,7 @@ def _divide(stages: Sequence[StageState], width: int, by: str) -> None:
         for part in stage.made:
             part[MOVED.key()] = MOVED.encode(stage.moved)
             part[kinds.WIDTHS.key()] = kinds.WIDTHS.encode(Widths(*(each.now.partitions for each in stage.inputs)))
-            if all(each.now.id for each in stage.inputs):
-                part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.now.id for each in stage.inputs)))
+            part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.now.id for each in stage.inputs)))
 
 
 def _plan(stage: StageState, width: int, by: str, routed: Sequence[Rows]) -> Plan:

@@ -50,7 +50,7 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
     Raises SettingsError if the place is in no input or source topic, or was applied already, or the reason is too long.
     Raises TopicsError if the brokers cannot be asked, or a worker took the partition over meanwhile.
     """
-    inputs = settings.forecasts, settings.outcomes
+    inputs = settings.inputs
     sources = [mode.topic for mode in settings.modes if not mode.direct]
     topic, partition, offset = _parsed((*inputs, *sources), place)
     if not reason.strip() or len(reason) > REASON:
@@ -114,7 +114,7 @@ def _require_open(place: TopicPartition, offset: int, following: int, end: int) 
 
 
 async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_run: bool) -> None:
-    topic = (settings.forecasts, settings.outcomes)[skip.topic]
+    topic = settings.inputs[skip.topic]
     for name in (topic, settings.changelog):
         await _require_partition(settings, name, partition)
     options = settings.client_options()
@@ -133,7 +133,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
     """Require that the record exists and is not applied yet."""
     following = await _following(settings, partition)
-    source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
+    source = TopicPartition(settings.inputs[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
     _require_open(source, skip.offset, following[skip.topic], end)
 

@@ -147,7 +147,7 @@ class Trial:
             tried = [self.of_source(each, record) for each in sources]
             return next((each for each in tried if not (each.said or "").startswith(PASSED)), tried[0])
         settings, (_, topic, key, value, headers, timestamp) = self._settings, record
-        if topic not in (settings.forecasts, settings.outcomes):
+        if topic not in settings.inputs:
             return None
         decode = self._decoder.forecast if topic == settings.forecasts else self._decoder.outcome
         event = decode(0, key, value, timestamp, headers)

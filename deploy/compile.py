@@ -22,6 +22,9 @@ from mypyc.build import mypycify
 from setuptools import Distribution
 from setuptools.command.build_ext import build_ext
 
+# The packages beside this file, and not those of another checkout that the environment may have installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 
 #: What runs once an event or once a batch. Generic tuples (`answer`, `forecasts`) cannot be compiled by mypyc. All

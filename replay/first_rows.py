@@ -133,7 +133,7 @@ def opened(settings: Settings) -> FreshGroup:
 
 async def _opened(settings: Settings) -> FreshGroup:
     own = settings.changelog, settings.journal, settings.configurations
-    names = [settings.forecasts, settings.outcomes, *settings.outputs, *own]
+    names = [*settings.inputs, *settings.outputs, *own]
     if settings.has_intake:
         names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
@@ -147,7 +147,7 @@ async def _opened(settings: Settings) -> FreshGroup:
     outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
-        inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
+        inputs = [[TopicPartition(name, n) for name in settings.inputs] for n in range(count)]
         found = await offsets.reached(consumer, settings.app_id, [*chain(*inputs)])
     await _require_stopped(settings)  # after the first request about the group, which makes brokers look it up
     if await _has_state(settings):

@@ -17,7 +17,7 @@ from typing import Final
 from replay import first_rows, snapshot
 from replay.audit.checkpoint import read_rows
 from replay.audit.partition_verifier import INPUTS
-from replay.audit.reader import PartitionReader, origins
+from replay.audit.reader import PartitionReader, described
 from replay.audit.rows import Memory, fence_of
 from replay.first_rows import SNAPSHOT, FreshGroup
 from replay.snapshot import Manifest, SnapshotError, SnapshotPart
@@ -75,10 +75,9 @@ def _said(places: Sequence[Next]) -> str:
 
 def _places(settings: Settings, manifest: Manifest) -> list[Next]:
     """Return the offsets at which each partition goes on."""
-    names = [settings.forecasts, settings.outcomes]
     same = [
-        [each.cluster, each.topic] == list(manifest.topics[label][1:3])
-        for label, each in zip(INPUTS, origins(settings, names).values(), strict=True)
+        [each.cluster, each.id] == list(manifest.topics[label][1:3])
+        for label, each in zip(INPUTS, described(settings, settings.inputs).values(), strict=True)
     ]
     found = []
     with PartitionReader(settings) as reader:

@@ -82,7 +82,7 @@ class Readings:
 
     def _topics(self) -> dict[str, Any]:
         """Return the topics that are read, and whether their records have trueup's own form."""
-        modes, own = self.settings.modes, (self.settings.forecasts, self.settings.outcomes)
+        modes, own = self.settings.modes, self.settings.inputs
         named = [[mode.topic for mode in modes if mode.source.role == role] for role in ("forecast", "outcome")]
         forecasts, outcomes = (found or [topic] for found, topic in zip(named, own, strict=True))
         calibrated, direct = self.settings.calibrated, not modes

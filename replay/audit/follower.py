@@ -169,8 +169,7 @@ def _follow(plan: AuditPlan, span: SourceSpan, at: Path, skipped: _Skipped) -> A
         (records,) = reader.stretches({place: (first, end)}, plan.settings.unpacked_bytes)
         written = [_written(at, n) for n in range(plan.partitions)]
         entries = _entries(plan, written, intake_verifier.prefix(span.number, span.partition))
-        for _ in verifier.run(records, entries):
-            pass
+        verifier.run(records, entries)
     report(1)
     return verifier.found
 
@@ -225,8 +224,7 @@ def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk:
             stamped=OUTCOMES in plan.stamped,
             again=[key for key, _ in _entries(plan, [], router_verifier.copies(number))],
         )
-        for _ in verifier.run():
-            pass
+        verifier.run()
         if configurations.unable:
             verifier.found.unable.append(configurations.unable)
         if plan.leaves is not None:

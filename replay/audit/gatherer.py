@@ -34,7 +34,7 @@ class Gatherer:
         self._named = {topic_id: topic for topic, topic_id in plan.ids.items()}
         self._places: dict[str, tuple[str, int] | None] = {}
         self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
-        self._own = {plan.settings.forecasts, plan.settings.outcomes}
+        self._own = set(plan.settings.inputs)
         self._values = OutputValues(plan.settings.registry)
 
     def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:

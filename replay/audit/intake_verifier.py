@@ -6,7 +6,7 @@ the offsets of the source. Memory holds one source record at a time.
 Intake may send a record twice, byte for byte. If it comes again with other bytes, that is a difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from struct import Struct
 from typing import Final
@@ -64,8 +64,8 @@ class IntakeVerifier:
         self._span, self._mapper = span, mapper
         self._served, self._earlier, self._values = served, earlier, values
 
-    def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
-        """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
+    def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Walk records and entries, both by the offsets of the source."""
         span, checked = self._span, self._checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
         read = groupby(entries, lambda each: int(_RECORD.unpack_from(each[0])[-1]))
@@ -83,7 +83,6 @@ class IntakeVerifier:
                 offset, found = next(groups, _NONE)
             else:
                 self._compare(record, [])
-            yield 1
         while offset < NEVER:
             self._nothing_there(offset, found)
             offset, found = next(groups, _NONE)

@@ -129,7 +129,7 @@ class Rederivation:
         inputs, order = (forecasts, outcomes), since.reached.order
         ends = configurations.ends
         self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied, ends)
-        own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
+        own, values = settings.inputs, OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
             return type(identity) is tuple and identity[0] not in own
@@ -196,7 +196,7 @@ class Rederivation:
             identity = new(_Joined, (output.event_id, output.revision))
             made["resolved"].append(new(Derived, (identity, output.key, encode_resolved(output), headers)))
         else:
-            topic = (self._settings.forecasts, self._settings.outcomes)[output.topic]
+            topic = self._settings.inputs[output.topic]
             place = topic, self._number, output.offset
             key, value, *_ = letter(output, topic, self._number, self._settings.limits)
             made["dead-letters"].append(Derived(place, key, value))

@@ -12,7 +12,7 @@ from aiokafka import TopicPartition
 from replay.audit import checkpoint as checkpoints
 from replay.audit.checkpoint import AuditProgress
 from replay.audit.output_matcher import Unauditable
-from replay.audit.reader import PartitionReader, named, origins, width
+from replay.audit.reader import PartitionReader, described, named, width
 from replay.first_rows import Loaded
 from replay.topic_reader import Extent
 from streams.config import in_force
@@ -20,7 +20,7 @@ from streams.config.in_force import InForceError, Mapped
 from streams.config.settings import Settings
 from streams.faust import offsets
 from streams.kafka import topics as kafka_topics
-from streams.kafka.provenance import Origin
+from streams.kafka.metadata import Metadata
 from streams.kafka.topics import admin_client
 from streams.sources.fields import FORECAST
 
@@ -133,7 +133,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         raise Unauditable("no source is for intake: audit without --sources, which follows every record")
     names, journal = named(settings, WRITTEN), settings.router.journal
     partitions = width(settings, [*names, journal])
-    ids = [[name, each.topic] for name, each in origins(settings, names).items()]
+    ids = [[name, each.id] for name, each in described(settings, names).items()]
     of = {"application": settings.app_id, "partitions": partitions, "topics": ids}
     begun = AuditProgress() if checkpoint is None else checkpoints.read_begun(checkpoint, of)
     with PartitionReader(settings) as reader:
@@ -164,7 +164,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     numbers = list(dict.fromkeys([*begun.ids, *there]))
     sources = []
     for at, (offset, noted) in committed.items():
-        if offset and noted and noted != there[at.topic].topic:
+        if offset and noted and noted != there[at.topic].id:
             raise Unauditable(
                 f"intake has committed offset {offset} of another topic {at.topic}: it was deleted and made anew"
             )
@@ -178,7 +178,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         written,
         sources,
         [RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at]) for n, at in enumerate(journals)],
-        {topic: each.topic for topic, each in there.items()},
+        {topic: each.id for topic, each in there.items()},
         frozenset({ROUTES, LABELS} | ({FORECASTS} if forecasts else set()) | ({OUTCOMES} if labels else set())),
         frozenset(stamped),
         mapped,
@@ -201,35 +201,31 @@ def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
         raise Unauditable(f"{settings.configurations}: {exc}") from exc
 
 
-def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> dict[str, Origin]:
+def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> dict[str, Metadata]:
     """Return the source topics of the streams file, and those that intakes have mapped and that still exist."""
     topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
     for topic in topics:
         width(settings, [topic])
-    there = origins(settings, topics)
-    if not all(each.topic for each in there.values()):
-        raise Unauditable(
-            "the brokers give topics no ids, so records do not name their sources: Kafka 2.8 and later do"
-        )
+    there = described(settings, topics)
     for topic, topic_id in {each.topic: each.topic_id for each in told}.items():
         if topic not in there and asyncio.run(kafka_topics.partitions(settings, topic)) is not None:
-            found = origins(settings, [topic])
-            if found[topic].topic == topic_id:
+            found = described(settings, [topic])
+            if found[topic].id == topic_id:
                 there |= found
     for topic, topic_id in begun.ids.items():
-        if topic in there and there[topic].topic != topic_id:
+        if topic in there and there[topic].id != topic_id:
             raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and made anew")
     return there
 
 
 def _mappings(
-    settings: Settings, told: list[Mapped], there: Mapping[str, Origin]
+    settings: Settings, told: list[Mapped], there: Mapping[str, Metadata]
 ) -> tuple[dict[tuple[str, int], list[tuple[int, str]]], dict[str, Settings]]:
     """Return the mappings of source partitions, and the settings that they name."""
     mapped: dict[tuple[str, int], list[tuple[int, str]]] = {}
     files: dict[str, Settings] = {}
     for each in told:
-        if each.topic not in there or there[each.topic].topic != each.topic_id:
+        if each.topic not in there or there[each.topic].id != each.topic_id:
             continue
         if each.digest not in files:
             try:
@@ -257,7 +253,7 @@ async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[T
     return found
 
 
-def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Origin]) -> AuditProgress:
+def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Metadata]) -> AuditProgress:
     """Return the beginning of a group that was moved, without its router's rows."""
     begun = AuditProgress()
     for n, loaded in given.items():
@@ -269,6 +265,6 @@ def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, 
         begun.sources |= {
             f"{topic}/{number}": offset
             for topic, number, offset, topic_id in loaded.upstream.sources
-            if topic in there and there[topic].topic == topic_id
+            if topic in there and there[topic].id == topic_id
         }
     return begun

@@ -17,6 +17,7 @@ from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
 from streams.kafka import provenance
 from streams.kafka import topics as kafka_topics
+from streams.kafka.metadata import Metadata
 from streams.records import skips
 from streams.records.merge import KafkaRecord
 
@@ -152,14 +153,14 @@ def width(settings: Settings, names: Iterable[str]) -> int:
     return next(iter(counts.values()))
 
 
-def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Origin]:
-    """Return the ids of topics. A topic that was made anew has the same name, but another id and other records."""
+def described(settings: Settings, names: Iterable[str]) -> dict[str, Metadata]:
+    """Return the descriptions of topics. A topic that was made anew has the same name, another id, other records."""
 
-    async def ask() -> dict[str, provenance.Origin]:
+    async def ask() -> dict[str, Metadata]:
         client = AIOKafkaClient(**settings.client_options())
         try:
             await client.bootstrap()
-            return {name: (await provenance.describe(client, settings.app_id, name)).origin for name in names}
+            return {name: await provenance.identity(client, name) for name in names}
         finally:
             await client.close()
 
@@ -180,10 +181,9 @@ def spans(settings: Settings, count: int) -> dict[int, Span]:
 
 def identities(settings: Settings) -> dict[str, list[Any]]:
     """Return name, cluster, id and number of partitions of each of `LABELS`; the topics must be there, see `width`."""
-    found = origins(settings, named(settings, LABELS)).items()
+    found = described(settings, named(settings, LABELS)).values()
     return {
-        label: [name, origin.cluster, origin.topic, origin.partitions]
-        for label, (name, origin) in zip(LABELS, found, strict=True)
+        label: [each.name, each.cluster, each.id, each.partitions] for label, each in zip(LABELS, found, strict=True)
     }
 
 

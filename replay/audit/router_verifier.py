@@ -117,13 +117,12 @@ class RouterVerifier:
         self._lacking: dict[bytes, _Made] = {}
         self._strange: dict[bytes, FoundRecord] = {}
 
-    def run(self) -> Iterator[int]:
-        """Fold routes and labels, and compare what the router sends; yields the number of records of each step."""
+    def run(self) -> None:
+        """Fold routes and labels, and compare what the router sends."""
         later: set[str] | None = None
         try:
             for part, engine in self._along.folded(self._rows, self._engine):
                 self._fold(engine, part)
-                yield len(part.records)
             later = self._later()
         except TopicsError as exc:
             self.found.unable.append(str(exc))

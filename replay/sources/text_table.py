@@ -11,7 +11,6 @@ import re
 import shlex
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -20,18 +19,15 @@ from unicodedata import normalize
 
 from replay.sources.column import Column, quoted, shown, unwrapped
 from replay.sources.record import TableError
+from replay.sources.table_rows import SEPARATORS, SHOWN, Rows
 from replay.sources.unpacking import opened, recognised
 
-#: The blank comes last, as cells may contain it. Hive writes the fifth.
-_SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
 #: A score or a time begins like this; its name does not.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: A cell whose quotes are closed, or that does not begin with one.
 _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
 #: The header is among the first so many rows, behind comments and titles.
 _HEAD: Final = 50
-#: So many rows of one cell may stand below a table, and so many of them are shown.
-_BELOW, _SHOWN = 9, 2
 #: Rows that are read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
 #: Bytes that are decoded at once, and the longest line.
@@ -192,7 +188,7 @@ def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3], *, s
 
 def _heads(path: Path, encoding: str, *, spaced: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield each separator with the first rows that it gives, at least one."""
-    for separator in _SEPARATORS:
+    for separator in SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
             try:
@@ -289,25 +285,21 @@ def _columns(
         least = sum(map(bool, header.cells))
     names, mark, behind = list(map(_named, header.cells)), max(cells), max(cells) + 1
     head = header.cells[mark:behind]
-    again: list[int] = []
-    below: list[tuple[int, list[str]]] = []
-    passed: list[tuple[int, list[str]]] = []
+    taken = Rows(path, width, least)
     with _text(path, encoding) as file:
         reader = _reader(file, header.separator, csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL, spaced=header.spaced)
         try:
             for _ in range(number):
                 next(reader)
             while batch := list(islice(reader, _ROWS)):
-                numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
+                numbers = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
                 heads = [at for at, row in enumerate(batch) if row[mark:behind] == head] if header.there else []
                 same = {numbers[at] for at in heads if list(map(_named, batch[at])) == names}
-                again += sorted(same)
-                if same or below or set(map(len, batch)) != {width}:
-                    batch, numbers = _regular(path, batch, numbers, width, least, same, below, passed)
-                rows.extend(numbers)
+                data, kept = taken.taken(batch, numbers, same)
+                rows.extend(kept)
                 for at, column in cells.items():
-                    column.extend([row[at] for row in batch])
+                    column.extend([row[at] for row in data])
         except csv.Error as exc:
             raise _broken(path, encoding, header, exc) from exc
     if not rows:
@@ -315,11 +307,11 @@ def _columns(
     bared = {at: unwrapped(column) for at, column in cells.items()}
     found = {option: Column(option.split()[0], named[option], bared[at], rows) for option, at in there.items()}
     notes = []
-    if again:
+    if again := taken.again:
         notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
-    if passed := passed + below:
-        listed = "; ".join(f"row {number}, {quoted(row[0])}" for number, row in passed[:_SHOWN])
-        more = f" ({len(passed):,} in all)" if len(passed) > _SHOWN else ""
+    if passed := taken.passed:
+        listed = "; ".join(f"row {number}, {quoted(row[0])}" for number, row in passed[:SHOWN])
+        more = f" ({len(passed):,} in all)" if len(passed) > SHOWN else ""
         notes.append(f"What stands below the table was passed over: {listed}{more}.")
     return found, notes
 
@@ -336,57 +328,6 @@ def _broken(path: Path, encoding: str, header: _Header, exc: csv.Error) -> Table
     return TableError(
         f"{path}: the row that begins in line {begins} cannot be read ({exc}): look for a quote that is not closed, or "
         f"that is not written twice inside of a cell{twice}"
-    )
-
-
-def _regular(
-    path: Path,
-    batch: Sequence[list[str]],
-    numbers: Sequence[int],
-    width: int,
-    least: int,
-    heads: AbstractSet[int],
-    below: list[tuple[int, list[str]]],
-    passed: list[tuple[int, list[str]]],
-) -> tuple[list[list[str]], list[int]]:
-    """Return rows without blank ones and headers; a row with too many or too few cells is an error.
-
-    ``heads``: the numbers of the rows where the header stands again.
-    ``below``: gets the rows of one cell behind which no other row stands, as databases count what they wrote.
-    ``passed``: gets them if the header stands again behind them, in the next of joined files.
-    """
-    found, kept = [], []
-    for number, row in zip(numbers, batch, strict=True):
-        if number in heads:
-            passed += below
-            below.clear()
-            continue
-        if len(row) < 2 and not any(map(str.isalnum, "".join(row))):
-            continue
-        if (
-            len(row) == 1 < least
-            and len(below) < _BELOW
-            and not any(row[0].count(each) == width - 1 for each in _SEPARATORS[:4])
-        ):
-            below.append((number, row))
-            continue
-        if below:
-            raise _uneven(path, *below[0], width, least)
-        if len(row) < least or any(cell.strip() for cell in row[width:]):
-            raise _uneven(path, number, row, width, least, named=batch[0] is row)
-        found.append(row)
-        kept.append(number)
-    return found, kept
-
-
-def _uneven(path: Path, number: int, row: list[str], width: int, least: int, *, named: bool = False) -> TableError:
-    """Return the error of a row with too many or too few cells. ``named``: whether all rows may begin with a name."""
-    cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
-    if len(row) == width + 1 and named:
-        cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"
-    return TableError(
-        f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or put quotes "
-        "around the cell that holds a separator"
     )
 
 

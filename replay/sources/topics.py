@@ -124,7 +124,7 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
     """
     try:
         spans = _spans(settings, wanted)
-        names = settings.forecasts, settings.outcomes
+        names = settings.inputs
         skipped = asyncio.run(_skipped(settings, dict(zip(names, spans, strict=True))))
     except (KafkaError, PoisonError) as exc:
         raise TopicsError(f"cannot read from {', '.join(settings.brokers)}: {exc!r}") from exc
@@ -156,7 +156,7 @@ async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, 
 
 
 def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
-    names = settings.forecasts, settings.outcomes
+    names = settings.inputs
     counts = [asyncio.run(partitions(settings, name)) for name in names]
     if None in counts:
         raise TopicsError(f"there is no topic {names[counts.index(None)]}")

@@ -227,7 +227,7 @@ def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, 
 def mapped_records(now: Mapped, room: int) -> list[tuple[bytes, bytes]]:
     """Return the records of an intake, see `records`."""
     said = {"topic": now.topic, "id": now.topic_id, "partition": now.partition, "since": now.since}
-    key = b"%b%b/%d/%020d" % (_MAPPED, (now.topic_id or now.topic).encode(), now.partition, now.since)
+    key = b"%b%b/%d/%020d" % (_MAPPED, now.topic_id.encode(), now.partition, now.since)
     return _records(key, said, now, room)
 
 

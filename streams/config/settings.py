@@ -156,7 +156,7 @@ class Settings(Declared):
     @property
     def modes(self) -> list[Mode]:
         """How each topic of each source is read."""
-        return modes.of(self.sources, self.forecasts, self.outcomes)
+        return modes.of(self.sources, *self.inputs)
 
     @property
     def direct(self) -> Direct | None:
@@ -165,7 +165,7 @@ class Settings(Declared):
         if not found:
             return None
         forecasts, outcomes = (tuple(each for each in found if each.role == role) for role in (FORECAST, OUTCOME))
-        return Direct((self.forecasts, self.outcomes), (forecasts, outcomes), self.registry)
+        return Direct(self.inputs, (forecasts, outcomes), self.registry)
 
     @property
     def stages(self) -> "tuple[Settings, ...]":
@@ -239,6 +239,11 @@ class Settings(Declared):
         return prefixed(self.topic_prefix, f"{self.app_id}-state-changelog")
 
     @property
+    def inputs(self) -> tuple[str, str]:
+        """Topics of forecasts and of outcomes, in the order of `state.fence.FORECASTS` and `OUTCOMES`."""
+        return self.forecasts, self.outcomes
+
+    @property
     def outputs(self) -> tuple[str, str, str]:
         """Topics that each partition's worker writes alone: answers, resolved events, dead letters."""
         return self.calibrated, self.resolved, self.dead_letters
@@ -262,11 +267,11 @@ class Settings(Declared):
     def named(self, topic: str) -> str:
         """Return the full name of a topic that a user gives, which may lack the prefix if it is trueup's own."""
         full = prefixed(self.topic_prefix, topic)
-        return full if full in self.written | {self.forecasts, self.outcomes} else topic
+        return full if full in self.written.union(self.inputs) else topic
 
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes to which a record batch of a topic may expand; None for topics that workers write."""
-        return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None
+        return self.unpacked_bytes if topic in self.inputs else None
 
     @property
     def limits(self) -> Limits:

@@ -102,7 +102,7 @@ class Changelog:
         """Claim a partition: brokers refuse all other writers. This worker may write after `activate`.
 
         Raises FencedError if another worker claimed it in the same moment.
-        Raises ForbiddenError, KafkaError or TimeoutError if the brokers do not give the claim.
+        Raises BrokersError, KafkaError or TimeoutError if the brokers do not give the claim.
         Returns the offset of the claim: the end of the partition before it.
         """
         writer = await self._take(partition, NOBODY)

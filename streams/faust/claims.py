@@ -19,7 +19,8 @@ from streams.faust.batches import HEAD_BYTES
 from streams.faust.changelog import Changelog, FencedError, TooLargeError
 from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import codecs, producer_ids
-from streams.kafka.producer_ids import ProducerIdentity, ProducerIdForbiddenError
+from streams.kafka.broker_requests import BrokersError
+from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.topics import TopicsError
 
 #: The fence of a partition while its rows are being written: no worker accepts it.
@@ -50,7 +51,7 @@ class Claims:
                 await self._changelog.claim(each)
             except FencedError:
                 raise self._fenced(each) from None
-            except ProducerIdForbiddenError as exc:
+            except BrokersError as exc:
                 raise TopicsError(str(exc)) from exc
             self._changelog.activate(each)
 

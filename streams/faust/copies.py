@@ -19,13 +19,17 @@ from streams.faust.contact import Contact
 from streams.faust.stores import RocksStore, now
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
-from streams.kafka.provenance import Described
+from streams.kafka.provenance import Described, Part
 from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
 
 #: Longest wait for new records, s. Nobody waits for them.
 FETCH_SECONDS: Final = 0.5
+#: A copy that lacks at most this many offsets counts as whole: restoring them takes a tenth of a second.
+NEAR: Final = 10_000
+#: At the start of a process, rows that are as of at most so long ago count as whole, too, ms.
+LATELY_MS: Final = 3_600_000
 
 
 @dataclass
@@ -104,29 +108,38 @@ async def ask(
         return described, await consumer.beginning_offsets(places), await consumer.end_offsets(places)
 
 
-async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Collection[int]) -> set[int] | None:
-    """Return which partitions of a disk have rows that the changelog can bring up to date.
+async def whole(settings: Settings, contact: Contact, store: RocksStore, kept: Collection[int]) -> set[int]:
+    """Return which partitions of a disk have rows that the changelog can soon bring up to date.
 
-    None if the brokers do not say what the changelog is.
+    If the brokers do not say what the changelog is, the age of the rows decides.
     """
     consumer = changelog_consumer(settings, contact)
+    begun, parts = now(), dict[int, Part]()
     try:
         await consumer.start()
-        begun, places = now(), [TopicPartition(settings.changelog, partition) for partition in kept]
+        places = [TopicPartition(settings.changelog, partition) for partition in kept]
         described, begins, ends = await ask(consumer, settings, places)
+        parts = {each.partition: described.part(begun, ends[each], begins[each]) for each in places}
     except (KafkaError, TimeoutError) as exc:
         log.info("rows on this disk are reported to the group unchecked: %s: %s", type(exc).__name__, exc)
-        return None
     finally:
         await stop(consumer)
-    found, origin, oldest = set[int](), described.origin.encode(), begun - described.retention_ms // 2
-    for place in places:
-        n = place.partition
+    found, unfit = set[int](), list[int]()
+    for n in sorted(kept):
         try:
-            if await asyncio.to_thread(store.fit, n, origin, ends[place], oldest, begins[place]):
+            if n in parts and not await asyncio.to_thread(store.fit, n, parts[n]):
+                unfit.append(n)
+            elif await asyncio.to_thread(_soon_whole, store, n, parts.get(n), begun):
                 found.add(n)
         except Exception as exc:  # noqa: BLE001 - any error: a worker that serves from these rows will meet it
             log.warning("the rows of partition %d cannot be opened: %s", n, exc)
-    if unfit := sorted(set(kept) - found):
+    if unfit:
         log.warning("the rows of partitions %s on this disk cannot be used", unfit)
     return found
+
+
+def _soon_whole(store: RocksStore, partition: int, of: Part | None, at: int) -> bool:
+    """Whether rows lack little of the changelog, or were up to date lately. ``at``: now, ms since 1970."""
+    offset, as_of = store.offset(partition), store.as_of(partition)
+    near = of is not None and offset is not None and of.end - 1 - offset <= NEAR
+    return near or (as_of is not None and as_of >= at - LATELY_MS)

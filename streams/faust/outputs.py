@@ -73,7 +73,7 @@ class Outputs:
         ``starts``: offsets by partition, in the order of the topics.
         """
         labels = {topic: label for label, topic in self.topics.items()}
-        found = {partition: Heard((self.settings.forecasts, self.settings.outcomes)) for partition in starts}
+        found = {partition: Heard(self.settings.inputs) for partition in starts}
         places = {
             TopicPartition(topic, partition): offset
             for partition, offsets in starts.items()

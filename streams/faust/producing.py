@@ -17,8 +17,9 @@ from streams.faust.appends import Appender
 from streams.faust.client import hasten
 from streams.faust.contact import Contact
 from streams.kafka import codecs, producer_ids, provenance
+from streams.kafka.metadata import Metadata
 from streams.kafka.producer_ids import ProducerIdentity
-from streams.kafka.provenance import Described, TopicIdentity
+from streams.kafka.provenance import Described
 
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
@@ -121,7 +122,7 @@ class BatchProducer(driver.Producer):
         """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
 
         Raises ProducerFenced if ``held`` is not the newest.
-        Raises ForbiddenError or KafkaError if the brokers do not give it.
+        Raises BrokersError or KafkaError if the brokers do not give it.
         Raises TimeoutError if no broker has answered within ``request_seconds``.
         """
         try:
@@ -142,8 +143,8 @@ class BatchProducer(driver.Producer):
         except TimeoutError:
             raise TimeoutError(f"no broker described {changelog} in {self.request_timeout:g} s") from None
 
-    async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
-        """Return the identities of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
+    async def identities(self, topics: Iterable[str]) -> list[Metadata]:
+        """Return the descriptions of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
             async with self._contact.within(self.request_timeout):
                 client = self._ensure_producer().client

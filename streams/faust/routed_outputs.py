@@ -7,7 +7,6 @@ from operator import itemgetter
 from typing import Final
 
 from state.events import Rejected
-from state.fence import FORECASTS
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
@@ -100,8 +99,7 @@ class RoutedBatch:
                 headers = list(output.headers) if output.headers else NO_HEADERS
                 self.made[to].append((key, encode_outcome(output), output.stamp, headers))
             else:
-                topic = settings.forecasts if output.topic == FORECASTS else settings.outcomes
-                record = letter(output, topic, self.partition, settings.limits)
+                record = letter(output, settings.inputs[output.topic], self.partition, settings.limits)
                 self.made[LETTERS, self.partition].append(record)
 
 

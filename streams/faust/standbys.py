@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -26,10 +26,11 @@ from streams.config.settings import Settings
 from streams.faust import copies
 from streams.faust.client import stop
 from streams.faust.contact import Contact
-from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, fit
+from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, whole
 from streams.faust.progress import Standby
 from streams.faust.stores import DamagedStoreError, RocksStore, now, remove_directory, restore
 from streams.faust.unpacking import Head
+from streams.kafka.provenance import Part
 from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
@@ -38,10 +39,6 @@ log = logging.getLogger("trueup")
 LOOK_SECONDS, MISSING_SECONDS = 10.0, 1.0
 #: Pause before brokers that failed are asked again, s.
 PAUSE_SECONDS = 1.0
-#: Rows on disk that were written within this time count as a copy, s.
-LATELY: Final = 3600.0
-#: A copy that lacks at most this many offsets counts as whole: restoring them takes a tenth of a second.
-NEAR: Final = 10_000
 #: Share of the file system that copies must leave free.
 SPARE: Final = 0.05
 
@@ -76,9 +73,9 @@ class Standbys:
         #: Partitions whose copy was given up for lack of disk space, and its bytes.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
-        #: Whether the group has assigned copies; before that, which rows of this disk are fit, if that was examined.
+        #: Whether the group has assigned copies; before that, of which partitions this disk has whole rows.
         self._told = False
-        self._fit: set[int] | None = None
+        self._found = set[int]()
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers_loop: asyncio.AbstractEventLoop | None = None
@@ -89,14 +86,13 @@ class Standbys:
     # -- for the loop of the worker, and for any thread ------------------------------------------------------------
 
     async def examine(self) -> None:
-        """Find out which rows of this disk are fit, before the worker joins its group and reports them.
+        """Find out which rows of this disk are whole, before the worker joins its group and reports them.
 
         So a partition whose rows here are foreign, ahead of the changelog, old or damaged goes to another worker with a
-        copy. If the brokers do not answer, all rows are reported. They are vetted in any case before they are served.
+        copy. Rows are vetted in any case before they are served.
         """
-        kept = self._lately()
-        if kept and self._settings.standbys:
-            self._fit = await fit(self._settings, self._contact, self.store, kept)
+        if kept := self.store.kept():
+            self._found = await whole(self._settings, self._contact, self.store, kept)
 
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
         """Keep copies of these partitions and of no others; returns when all others are closed.
@@ -133,16 +129,11 @@ class Standbys:
     def whole(self) -> list[int]:
         """Return the partitions whose copies lack little; any thread may ask.
 
-        At the start of the process, these are the partitions with fit rows on disk that were written lately.
+        At the start of the process, these are the partitions that `examine` has found.
         """
         if self._told:
-            return [each.partition for each in self.look() if each.lag is not None and each.lag <= NEAR]
-        return self._lately() if self._fit is None else sorted(self._fit)
-
-    def _lately(self) -> list[int]:
-        since = time() - LATELY
-        kept = self.store.kept()
-        return sorted(n for n in kept if any(each.st_mtime > since for each in self.store.files(n)))
+            return [each.partition for each in self.look() if each.lag is not None and each.lag <= copies.NEAR]
+        return sorted(self._found)
 
     @property
     def missing(self) -> int:
@@ -218,11 +209,10 @@ class Standbys:
         began = now()
         described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
-        oldest = began - described.retention_ms // 2
         for partition in sorted(self._wanted & set(places)):  # other copies may be wanted by now
             place = places[partition]
             if partition in self._copies or self._open(partition):
-                self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, began)
+                self._judge(partition, described.part(began, ends[place], begins[place]), began)
         self._seek(consumer, begins)
 
     def _open(self, partition: int) -> bool:
@@ -249,16 +239,16 @@ class Standbys:
         if partition in self._wanted:
             self._release(partition)
 
-    def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, asked: int) -> None:
+    def _judge(self, partition: int, of: Part, asked: int) -> None:
         """Set a copy aside that the changelog cannot bring up to date, and note how much it lacks."""
         copy = self._copies[partition]
         try:
-            if self.store.vet(partition, origin, end, oldest, begin):
+            if self.store.vet(partition, of):
                 copy = self._copies[partition] = Copy(0)
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return
-        copy.end = end
+        copy.end = of.end
         if copy.asked is None:
             copy.asked = asked
         self._note(partition, copy)

@@ -116,11 +116,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
-        origin, oldest = described.origin.encode(), now() - described.retention_ms // 2
-        vet = self.store.vet
+        at, vet = now(), self.store.vet
         # In a thread, because after damage it reads all rows.
         return [
-            each for each in partitions if await asyncio.to_thread(vet, each, origin, self._claimed[each][1], oldest)
+            each for each in partitions if await asyncio.to_thread(vet, each, described.part(at, self.claimed(each)))
         ]
 
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
@@ -135,8 +134,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """
         found = await cast("BatchProducer", self.app.producer).identities(topics)
         self.widths = widths = Widths(*(each.partitions for each in found))
-        if not all(each.id for each in found):  # brokers older than 2.8 give none
-            return
         for partition in partitions:
             await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 

@@ -16,13 +16,14 @@ from faust.types import TP
 
 from streams.faust import write_ring
 from streams.faust.rocks_options import RocksOptions
+from streams.kafka.provenance import Part
 from streams.records.merge import KafkaRecord
 
 #: Row key and value; None deletes.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Keys of a database's origin (`streams.kafka.provenance.Origin`), and of the time to which its rows are complete (i64,
-#: ms since 1970).
+#: Keys of a database's origin (`Described.origin`), and of the time to which its rows are complete (i64, ms
+#: since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 #: Key of the changelog offset that a write in slices was to reach.
 BEGUN: Final = b"__trueup\0begun__"
@@ -81,37 +82,34 @@ class RocksStore(rocksdb.Store):
 
         return read
 
-    def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
+    def vet(self, partition: int, of: Part) -> bool:
         """Set a database aside if it is damaged or its changelog cannot bring it up to date; return whether it was.
 
-        ``origin``: origin that its rows must have; an empty database is marked with it.
-        ``end``: offset at which the changelog ends.
-        ``oldest``: earliest time its rows may be as of, ms since 1970; tombstones from before may be compacted away.
-        ``begin``: offset of the first record that the changelog still has.
+        An empty database is marked with the changelog's origin.
         """
-        aside = self._vetted(partition, origin, end, oldest, begin)
-        if self.read(partition, ORIGIN) != origin:
+        aside = self._vetted(partition, of)
+        if self.read(partition, ORIGIN) != of.origin:
             try:
-                self._db_for_partition(partition).put(ORIGIN, origin)
+                self._db_for_partition(partition).put(ORIGIN, of.origin)
             except Exception as exc:
                 self._give_up(partition, exc)
                 raise
         return aside
 
-    def fit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
-        """Whether the changelog can bring the rows up to date. Sets only damaged rows aside. Parameters as of `vet`."""
+    def fit(self, partition: int, of: Part) -> bool:
+        """Whether the changelog can bring the rows up to date. Sets only damaged rows aside."""
         try:
-            return self.offset(partition) is not None and not self._unfit(partition, origin, end, oldest, begin)
+            return self.offset(partition) is not None and not self._unfit(partition, of)
         except DamagedStoreError as exc:
             self._begin_anew(exc)
             return False
 
-    def _vetted(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> bool:
+    def _vetted(self, partition: int, of: Part) -> bool:
         """Set a damaged or unfit database aside, and return whether it was."""
         try:
             if partition in self._suspects:
                 self._read_all(partition)
-            found = self._unfit(partition, origin, end, oldest, begin)
+            found = self._unfit(partition, of)
         except DamagedStoreError as exc:
             self._begin_anew(exc)
             return True
@@ -134,23 +132,24 @@ class RocksStore(rocksdb.Store):
             pass
         self._suspects.discard(partition)
 
-    def _unfit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> tuple[str, str] | None:
+    def _unfit(self, partition: int, of: Part) -> tuple[str, str] | None:
+        """Return why the rows cannot be used, as one of `SET_ASIDE` and in words; None if they can."""
         offset, begun = self.offset(partition), self.read(partition, BEGUN)
         if offset is None and begun is None:
             return None  # there are no rows
         offset, reached = -1 if offset is None else offset, -1 if begun is None else int(begun)
         found, as_of = self.read(partition, ORIGIN), self.as_of(partition)
-        if found != origin:
+        if found != of.origin:
             shown = "unknown" if found is None else found.decode(errors="replace")
-            return "foreign", f"they are of {shown}, and the changelog is {origin.decode()}"
-        if (reached := max(offset, reached)) >= end:
+            return "foreign", f"they are of {shown}, and the changelog is {of.origin.decode()}"
+        if (reached := max(offset, reached)) >= of.end:
             return "ahead", (
-                f"they reach to offset {reached}, but the changelog ended at {end}: the brokers have lost acknowledged "
-                "records, or its topic was emptied"
+                f"they reach to offset {reached}, but the changelog ended at {of.end}: the brokers have lost "
+                "acknowledged records, or its topic was emptied"
             )
-        if offset + 1 < begin:
-            return "old", f"they reach to offset {offset}, and the changelog has nothing before {begin} any more"
-        if as_of is None or as_of < oldest:
+        if offset + 1 < of.begin:
+            return "old", f"they reach to offset {offset}, and the changelog has nothing before {of.begin} any more"
+        if as_of is None or as_of < of.oldest:
             return "old", (
                 "they are older than half of the changelog's delete.retention.ms, so deletions they do not know of may "
                 "be gone from it"

@@ -30,7 +30,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 from aiokafka.structs import TopicPartition
 
 from streams.faust import batches
-from streams.faust.batches import Opened, RefusedBatch, SkippingBatch, UnpackedBatch
+from streams.faust.batches import HEAD_BYTES, Opened, RefusedBatch, SkippingBatch, UnpackedBatch
 from streams.records.skips import PoisonError
 
 #: Default for the most bytes a batch may unpack to.
@@ -44,8 +44,8 @@ HEADER: Final = 64
 #: frames, gzip and snappy take up to 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Positions in a batch's head: the length, the byte from which it counts, the magic, and the last record.
-_LENGTH, _BEFORE, _MAGIC, _LAST = 8, 12, 16, 23
+#: Positions in a batch's head: the length, the byte from which it counts, and the magic.
+_LENGTH, _BEFORE, _MAGIC = 8, 12, 16
 #: Position of the leader's epoch: of the leader that wrote the batch.
 _EPOCH: Final = struct.Struct(">12xi")
 #: Bytes of the head of the oldest format.
@@ -120,12 +120,11 @@ class RecordSet:
         return len(self._data)
 
     def heads(self) -> Iterator[Head]:
-        """Yield the heads of the whole batches that are left, up to the first from before Kafka 0.11."""
+        """Yield the heads of the whole batches that are left, up to the first without one or from before Kafka 0.11."""
         at, end = self._at, self._end
-        while end is not None and self._data[at + _MAGIC] == 2:
-            (base,) = struct.unpack_from(">q", self._data, at)
-            last, producer_id, epoch = struct.unpack_from(">i16xqh", self._data, at + _LAST)
-            yield Head(base, base + last + 1, (producer_id, epoch))
+        while end is not None and end - at >= HEAD_BYTES and self._data[at + _MAGIC] == 2:
+            batch = DefaultRecordBatch(memoryview(self._data)[at:end])
+            yield Head(batch.base_offset, batch.next_offset, (batch.producer_id, batch.producer_epoch))
             at, end = end, self._whole(end)
 
     @property

@@ -14,6 +14,11 @@ BACKOFF: Final = 0.1
 
 T = TypeVar("T")
 
+
+class BrokersError(RuntimeError):
+    """The brokers are too old, or do not allow this user what trueup needs."""
+
+
 #: Parts of the schemas of flexible versions (KIP-482).
 TEXT, TAGS = CompactString("utf-8"), ("tags", TaggedFields)
 
@@ -26,7 +31,10 @@ def struct(key: int, version: int, asked: Schema, answered: Schema, *, flexible:
 
 
 def request(version: type[Any]) -> type[Any]:
-    """Return the class of a request that is sent in one version; its arguments are the fields, in their order."""
+    """Return the class of a request that is sent in one version; its arguments are the fields, in their order.
+
+    Sending it raises BrokersError if the broker does not know that version.
+    """
 
     class Made(Request[version]):  # type: ignore[misc]  # aiokafka ships no type hints
         API_KEY = version.API_KEY
@@ -36,6 +44,12 @@ def request(version: type[Any]) -> type[Any]:
 
         def build(self, kind: type[Any]) -> Any:  # noqa: ANN401 - aiokafka's
             return kind(*self._fields)
+
+        def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:  # noqa: ANN401 - aiokafka's
+            try:
+                return super().prepare(versions)
+            except NotImplementedError as exc:
+                raise BrokersError("the brokers are too old: trueup needs Apache Kafka 2.8 or newer") from exc
 
     return Made
 

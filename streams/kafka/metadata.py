@@ -1,13 +1,14 @@
-"""Requests that aiokafka lacks: for ids of topics, permissions of this user, and ends of leader epochs."""
+"""Requests that aiokafka lacks: for ids of topics, permissions of this user, configurations, ends of leader epochs."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from aiokafka import errors
+from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.api import Request
-from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import Array, Boolean, CompactArray, Int16, Int32, Int64, Schema, String
 from aiokafka.structs import TopicPartition
 
@@ -19,14 +20,15 @@ class Metadata(NamedTuple):
 
     #: Id of the cluster.
     cluster: str
-    #: Name, id as hexadecimal digits (empty if brokers are older than 2.8), and number of partitions.
+    #: Name, id as hexadecimal digits (KIP-516: a topic that is deleted and made anew gets another one), and number of
+    #: partitions.
     name: str
     id: str
     partitions: int
     #: Error code; 0 if the other fields are valid.
-    error: int
-    #: Permissions of this user, a bit for each of Kafka's operation numbers; None if brokers are older than 2.8.
-    operations: int | None
+    error: int = 0
+    #: Permissions of this user, a bit for each of Kafka's operation numbers.
+    operations: int = 0
 
 
 _BROKERS = CompactArray(("node_id", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT), TAGS)
@@ -50,51 +52,61 @@ _TOPICS = CompactArray(
     ("authorized_operations", Int32),
     TAGS,
 )
-_Request = struct(
-    3,
-    10,
-    Schema(
-        ("topics", CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", TEXT), TAGS)),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        TAGS,
-    ),
-    Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", _BROKERS),
-        ("cluster_id", TEXT),
-        ("controller_id", Int32),
-        ("topics", _TOPICS),
-        ("cluster_authorized_operations", Int32),
-        TAGS,
-    ),
+#: Request for descriptions of topics.
+_Topics = request(
+    struct(
+        3,
+        10,
+        Schema(
+            ("topics", CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", TEXT), TAGS)),
+            ("allow_auto_topic_creation", Boolean),
+            ("include_cluster_authorized_operations", Boolean),
+            ("include_topic_authorized_operations", Boolean),
+            TAGS,
+        ),
+        Schema(
+            ("throttle_time_ms", Int32),
+            ("brokers", _BROKERS),
+            ("cluster_id", TEXT),
+            ("controller_id", Int32),
+            ("topics", _TOPICS),
+            ("cluster_authorized_operations", Int32),
+            TAGS,
+        ),
+    )
 )
 
-
-class _Topics(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]  # aiokafka ships no type hints
-    API_KEY = 3
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = list(names)
-
-    def build(self, kind: Any) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request in a version that the broker speaks."""
-        if kind is _Request:
-            return kind([(0, 0, name, {}) for name in self._names], False, False, True, {})  # noqa: FBT003 - in order
-        return kind(self._names, False)  # noqa: FBT003 - as above
+#: Sends a request to a broker, and returns the answer.
+Send = Callable[[Request], Awaitable[Any]]
 
 
-async def of(send: Callable[[Request], Awaitable[Any]], names: Iterable[str]) -> list[Metadata]:
-    """Return one broker's description of topics; ``send`` asks it."""
-    response = await send(_Topics(names))
+async def of(send: Send, names: Iterable[str]) -> list[Metadata]:
+    """Return one broker's description of topics; raises BrokersError if it is too old."""
+    asked = _Topics([(0, 0, name, {}) for name in names], False, False, True, {})  # noqa: FBT003 - as in the schema
+    response = await send(asked)
     cluster = response.cluster_id or ""
-    if response.API_VERSION < _Request.API_VERSION:
-        return [Metadata(cluster, name, "", len(parts), code, None) for code, name, _, parts in response.topics]
     return [
         Metadata(cluster, name, UUID(int=(high % (1 << 64) << 64) + low % (1 << 64)).hex, len(parts), code, bits)
         for code, name, high, low, _, parts, bits, *_ in response.topics
     ]
+
+
+class Configuration(NamedTuple):
+    """The configuration of a topic or a broker."""
+
+    #: Error code and message; 0 if the values are valid.
+    error: int
+    message: str
+    values: dict[str, str]
+
+
+async def configuration(
+    send: Send, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC, keys: list[str] | None = None
+) -> Configuration:
+    """Return one configuration, or some of its keys. Only a broker itself knows its own."""
+    response = await send(DescribeConfigsRequest([(kind, name, keys)]))
+    ((error, message, *_, entries),) = response.resources
+    return Configuration(error, message or "", {entry[0]: entry[1] for entry in entries})
 
 
 _TEXT: Final = String("utf-8")

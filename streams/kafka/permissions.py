@@ -1,8 +1,8 @@
 """Check before a worker starts what the brokers allow its user to do.
 
 Without this check a missing grant shows late and unclearly: as a topic that "does not exist", as a group that never
-forms, or as a send that fails after everything was restored. Brokers since 2.3 tell which operations the user may do
-with a topic and with a group.
+forms, or as a send that fails after everything was restored. Brokers tell which operations the user may do with a
+topic and with a group.
 """
 
 import shlex
@@ -54,7 +54,7 @@ def needed(settings: Settings) -> list[Grant]:
         written = (settings.maps,)
     handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
-        *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
+        *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in settings.inputs),
         # What was said before a crash is read again.
         *(Grant("topic", name, ("Read", "Write", "DescribeConfigs")) for name in outputs),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in written),
@@ -169,7 +169,7 @@ async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
     return None
 
 
-def _allowed(bits: int | None) -> Allowed:
-    if bits in (None, _UNKNOWN):
+def _allowed(bits: int) -> Allowed:
+    if bits == _UNKNOWN:
         return None
     return frozenset(name for name, number in OPERATIONS.items() if bits >> number & 1)

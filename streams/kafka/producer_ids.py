@@ -14,7 +14,7 @@ from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 
-from streams.kafka.broker_requests import TAGS, TEXT, insisted, request, struct
+from streams.kafka.broker_requests import TAGS, TEXT, BrokersError, insisted, request, struct
 
 #: No transaction is ever begun, so none can time out. The brokers require a number below their maximum.
 TRANSACTION_MS = 10_000
@@ -30,10 +30,6 @@ class ProducerIdentity(NamedTuple):
 
 
 NOBODY = ProducerIdentity(-1, -1)
-
-
-class ProducerIdForbiddenError(RuntimeError):
-    """The brokers do not allow this user the transactional id."""
 
 
 _ASKED = Schema(
@@ -54,7 +50,7 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     """Return the transactional id's producer id with a new epoch, trying until a coordinator answers.
 
     Raises ProducerFenced if somebody else has raised the epoch.
-    Raises ForbiddenError if an ACL is missing.
+    Raises BrokersError if an ACL is missing, or the brokers are too old.
     Raises KafkaError if the brokers refuse for another reason that trying again does not change.
 
     ``transactional_id``: any name. A new epoch fences off all earlier users of the name.
@@ -63,13 +59,9 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     try:
         return await insisted(lambda: _ask(client, transactional_id, held), client)
     except errors.TransactionalIdAuthorizationFailed as exc:
-        raise ProducerIdForbiddenError(
+        raise BrokersError(
             f"the brokers deny the transactional id {transactional_id}, by which workers fence one another off: "
             f"allow Write and Describe on TransactionalId {transactional_id.rpartition('-')[0]}-, pattern prefixed"
-        ) from exc
-    except NotImplementedError as exc:
-        raise ProducerIdForbiddenError(
-            "the brokers are older than Apache Kafka 2.5: they cannot fence workers off"
         ) from exc
 
 

@@ -55,7 +55,7 @@ def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> li
     kept = int(configs.get("delete.retention.ms", "86400000"))
     found = _packed(topic, settings.compression, configs)
     held = int(configs.get("retention.ms", "-1"))
-    if topic.name in (settings.forecasts, settings.outcomes) and 0 <= held < INPUT_RETENTION_MS:
+    if topic.name in settings.inputs and 0 <= held < INPUT_RETENTION_MS:
         found.append(
             f"topic {topic.name} has retention.ms={held}: after a crash a worker reads the records since its last "
             f"checkpoint again, and ends if they are gone; set at least {INPUT_RETENTION_MS}, and more than the time "

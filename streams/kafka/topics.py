@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
 from streams.faust import offsets
-from streams.kafka import connectivity, owners, permissions
+from streams.faust.client import ask
+from streams.kafka import connectivity, metadata, owners, permissions
+from streams.kafka.broker_requests import BrokersError
 from streams.kafka.owners import listed
 
 #: Bytes of a record batch beyond its records.
@@ -55,7 +58,7 @@ def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
     batch, rows = settings.batch_bytes + BATCH_OVERHEAD, settings.checkpoint_bytes + BATCH_OVERHEAD
     ahead = settings.limits.ahead_ms
-    inputs: list[str] = [settings.forecasts, settings.outcomes]
+    inputs: list[str] = [*settings.inputs]
     outputs: list[str] = [*settings.outputs]
     if settings.routed:
         inputs, outputs = [*inputs, settings.routed], [settings.dead_letters]
@@ -353,21 +356,20 @@ async def configs_of(
     admin: AIOKafkaAdminClient, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC
 ) -> dict[str, str]:
     """Return the configuration of a topic or a broker; raises TopicsError if this user may not describe it."""
-    (response,) = await admin.describe_configs([ConfigResource(kind, name)])
-    found: dict[str, str] = {}
-    for resource in response.resources:
-        code, message, entries = resource[0], resource[1], resource[-1]
-        if code:
-            raise TopicsError(
-                f"cannot read the configuration of {kind.name.lower()} {name}: {message or for_code(code).__name__}"
-            )
-        found |= {entry[0]: entry[1] for entry in entries}
-    return found
+    node = int(name) if kind is ConfigResourceType.BROKER else None
+    found = await metadata.configuration(partial(ask, admin, node=node), name, kind)
+    if found.error:
+        why = found.message or for_code(found.error).__name__
+        raise TopicsError(f"cannot read the configuration of {kind.name.lower()} {name}: {why}")
+    return found.values
 
 
 @asynccontextmanager
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Connect to the cluster for the duration of the context; raises TopicsError if the brokers cannot be reached."""
+    """Connect to the cluster for the duration of the context.
+
+    Raises TopicsError if the brokers cannot be reached, or are too old.
+    """
     try:
         options = settings.client_options()
     except ValueError as exc:  # a file is missing or damaged
@@ -379,5 +381,7 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
     except KafkaConnectionError as exc:
         reason = await connectivity.reasons(settings)
         raise TopicsError(reason.said, lasting=reason.lasting) from exc
+    except BrokersError as exc:
+        raise TopicsError(str(exc)) from exc
     finally:
         await client.close()

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.types import CompactArray, Int16, Int32, Int64, Schema
 from aiokafka.structs import TopicPartition
 
-from streams.kafka.broker_requests import TAGS, TEXT, request, struct
+from streams.kafka.broker_requests import TAGS, TEXT, BrokersError, request, struct
 
 log = logging.getLogger("trueup")
 
@@ -83,7 +83,7 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
             listed = await client.send(broker.nodeId, _ListTransactions([], [found], {}))
             if listed.found:
                 return found, listed.found[0][0]
-    except (KafkaError, NotImplementedError, ValueError):
+    except (BrokersError, KafkaError, ValueError):
         return None
     return found, ""
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Final, cast
 
 from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
-from state.fence import FORECASTS
 from streams.config.settings import Settings
 from streams.records.limits import Limits
 from streams.records.output_avro import AvroValues
@@ -68,7 +67,7 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
             resolved.append((output.key, value, output.resolved_ts, headers))
         else:
             record = cast("Rejected", output)
-            topic = settings.forecasts if record.topic == FORECASTS else settings.outcomes
+            topic = settings.inputs[record.topic]
             letters.append(letter(record, topic, partition, settings.limits))
             if (forecast := answered_raw(record, settings)) is not None:
                 calibrated.append(raw_answer(record, forecast, topic, partition, made))

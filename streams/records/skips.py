@@ -83,7 +83,7 @@ class SourceSkip(NamedTuple):
 
 def source_record(skip: SourceSkip) -> tuple[bytes, bytes]:
     """Return key and value of the record that leaves out a source record."""
-    key = b"%b%b/%d/%020d" % (_SOURCE, (skip.topic_id or skip.topic).encode(), skip.partition, skip.offset)
+    key = b"%b%b/%d/%020d" % (_SOURCE, skip.topic_id.encode(), skip.partition, skip.offset)
     return key, json.dumps(skip._asdict()).encode()
 
 

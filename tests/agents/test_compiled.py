@@ -36,6 +36,15 @@ def tree(root: Path, content: str = "x = 1\n") -> Path:
     return root
 
 
+def test_a_checkout_compiles_itself_and_not_the_one_that_is_installed(tmp_path: Path) -> None:
+    for name in ("deploy/compile.py", "agents/__init__.py", "agents/compiled.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    asked = f"import runpy; print(runpy.run_path({str(tmp_path / 'deploy/compile.py')!r})['ROOT'])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == tmp_path
+
+
 def test_stamp_tells_other_contents_and_other_names(tmp_path: Path) -> None:
     first, second = tree(tmp_path / "1"), tree(tmp_path / "2")
     assert stamp(first) == stamp(second)

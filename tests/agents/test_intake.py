@@ -26,8 +26,8 @@ from streams.faust import offsets
 from streams.faust.inputs import DataLossError
 from streams.faust.state_table import PartitionsError
 from streams.kafka import owners, partitioner, provenance, topics
+from streams.kafka.metadata import Metadata
 from streams.kafka.permissions import of_intake
-from streams.kafka.provenance import TopicIdentity
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
 from streams.records.making import Maker
@@ -169,7 +169,7 @@ class Scene(SimpleNamespace):
     consumer: Consumer
     producer: Producer
     stored: dict[TopicPartition, OffsetAndMetadata]
-    identities: dict[str, TopicIdentity]
+    identities: dict[str, Metadata]
 
     async def begin(self) -> None:
         await self.intake.on_partitions_assigned({S0, L0})
@@ -205,9 +205,11 @@ def scene(run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Scen
     async def make() -> Scene:
         made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
         scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
-        scene.identities = {name: TopicIdentity("6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)}
+        scene.identities = {
+            name: Metadata("cluster", name, "6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)
+        }
 
-        async def identity(_: object, name: str) -> TopicIdentity:
+        async def identity(_: object, name: str) -> Metadata:
             await asyncio.sleep(0)
             return scene.identities[name]
 
@@ -516,7 +518,7 @@ async def test_it_goes_on_only_where_the_topics_are_what_they_were(
 
 
 async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(_: object, name: str) -> TopicIdentity:
+    async def silent(_: object, name: str) -> Metadata:
         raise TimeoutError(name)
 
     look = partial(scene.intake._taken.look, cast("Any", None))
@@ -526,13 +528,13 @@ async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch:
         frozen.setattr(provenance, "identity", silent)
         await look()
     for topic, other, error, says in (
-        ("forecasts", TopicIdentity("6f", 3), PartitionsError, "forecasts has 3 partitions, and had 2"),
-        ("scores.v3", TopicIdentity("70", 2), DataLossError, r"scores\.v3 was deleted and made anew"),
+        ("forecasts", ("6f", 3), PartitionsError, "forecasts has 3 partitions, and had 2"),
+        ("scores.v3", ("70", 2), DataLossError, r"scores\.v3 was deleted and made anew"),
     ):
-        scene.identities[topic] = other
+        scene.identities[topic] = Metadata("cluster", topic, *other)
         with pytest.raises(error, match=says):
             await look()
-        scene.identities[topic] = TopicIdentity("6f", 2)
+        scene.identities[topic] = Metadata("cluster", topic, "6f", 2)
 
 
 @pytest.mark.parametrize(

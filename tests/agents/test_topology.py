@@ -110,6 +110,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
         message = consumer._message([batch])
         consumer.track_message(message)
         made.append(message)
+    cast("Producer", topology.app.faust.producer).sent.clear()  # the topics, which are noted when it is taken up
     return made
 
 
@@ -320,6 +321,7 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     up: Brokers,
 ) -> None:
     run(topology.applied(0))
+    rows = value(topology, "state_rows", partition="0") or 0
     topology.table.store.write(0, [(b"La", b"1234")], 0)
     topology.app.consumer._buffer(F0, [record("forecasts", 0, 7, 1)])
     up.ends[F0] = 11
@@ -332,7 +334,7 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert value(topology, "lag_records", topic="forecasts", partition="0") == 1 + 3
     assert value(topology, "buffered_records", topic="outcomes", partition="0") == 0
     assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"
-    assert value(topology, "state_rows", partition="0") == 1
+    assert (value(topology, "state_rows", partition="0") or 0) > rows
     assert (value(topology, "state_bytes", partition="0") or 0) >= 6
     assert 0 <= (value(topology, "disk_free_ratio") or -1) <= 1
     assert 0 <= (value(topology, "memory_free_ratio") or -1) <= 1
@@ -342,7 +344,7 @@ def test_what_is_in_force_is_acknowledged_once_a_claim_and_before_anything_else(
     producer = cast("Producer", topology.app.producer)
 
     def announced() -> list[in_force.InForce]:
-        assert producer.sent == []
+        assert {row.key for sent in producer.sent for row in sent.rows} <= {kinds.INPUTS.key(), kinds.WIDTHS.key()}
         return in_force.read((row.key, row.value) for partition, row in producer.announced if partition == 3)
 
     producer.failure = NotEnoughReplicasError()

@@ -15,8 +15,8 @@ from state.routes import EVENT, RoutedStream, RouteRow
 from streams.config.settings import Settings, SettingsError
 from streams.faust import offsets
 from streams.kafka import provenance
+from streams.kafka.metadata import Metadata
 from streams.kafka.partitioner import partition
-from streams.kafka.provenance import TopicIdentity
 from streams.kafka.topics import TopicsError
 from streams.records.limits import SCOPED
 from streams.records.routing import target
@@ -96,8 +96,8 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
     ],
 )
 def test_what_intake_has_sent_must_be_committed(noted: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def identity(_: object, name: str) -> TopicIdentity:
-        return TopicIdentity(f"id-of-{name}", 3)
+    async def identity(_: object, name: str) -> Metadata:
+        return Metadata("cluster", name, f"id-of-{name}", 3)
 
     monkeypatch.setattr(provenance, "identity", identity)
     sent = {routes.ORIGIN.key("src@id-of-scores/1"): routes.ORIGIN.seal((40).to_bytes(8, "little"))}

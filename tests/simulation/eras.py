@@ -21,13 +21,13 @@ class Era(NamedTuple):
         base = self.base
         names = {base.calibrated, base.resolved, base.dead_letters, base.configurations}
         for each in self.folding.values():
-            names |= {each.forecasts, each.outcomes, each.changelog, each.journal}
+            names |= {*each.inputs, each.changelog, each.journal}
         return sorted(names)
 
     def reads(self, stage: str) -> list[tuple[str, int]]:
         """Return the partitions that a stage which has state reads."""
         of = self.folding[stage]
-        return [(topic, n) for topic in (of.forecasts, of.outcomes) for n in range(self.width)]
+        return [(topic, n) for topic in of.inputs for n in range(self.width)]
 
 
 def of(plan: Plan, directory: Path) -> list[Era]:

@@ -78,7 +78,7 @@ def fold(world: World, stage: str, n: int, begun: Mapping[bytes, bytes] = NOTHIN
     place = f"partition {n}" if stage == WORKER else f"{stage}'s partition {n}"
     changelog = list(logs[of.changelog, n].records(whole=True))
     entries = [Entry.decode(each.value) for each in changelog if _of_journal(each) and each.value]
-    read = [_read(logs[topic, n], i, entries) for i, topic in enumerate((of.forecasts, of.outcomes))]
+    read = [_read(logs[topic, n], i, entries) for i, topic in enumerate(of.inputs)]
     inputs = [each for each, _ in read]
     _leave_out(inputs, changelog)
     noted = [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()]

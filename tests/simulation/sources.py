@@ -284,7 +284,7 @@ def _found(record: Record, made: list[_Routed], follows: int) -> int | None:
 def _answered_early(world: World, folded: list[Folded], first: dict[tuple[int, int], int]) -> None:
     """Judge that the router committed no offset before what came of the records before it was sent."""
     of = world.folding[ROUTER]
-    topics = of.forecasts, of.outcomes
+    topics = of.inputs
     for commit in world.kafka.groups[of.app_id].commits:
         (name, n), topic = commit.place, topics.index(commit.place[0])
         for entry, *_ in folded[n].made:

@@ -171,9 +171,10 @@ def test_a_topic_is_described_by_an_id_of_its_own(play: Play) -> None:
     async def scene(client: AIOKafkaClient, topic: str, _: str) -> None:
         described = await provenance.describe(client, "app", topic)
         found = await provenance.identity(client, topic)
-        assert found == (described.origin.topic, 2)
+        assert found == described.topic
+        assert (found.name, found.partitions) == (topic, 2)
         assert found.id != "0" * 32
-        assert described.retention_ms == provenance.DELETE_RETENTION_MS
+        assert described.retention_ms == provenance.DEFAULT_RETENTION_MS
 
     play(scene)
 

@@ -254,7 +254,7 @@ class World:
     def reads(self, stage: str) -> list[Place]:
         """Return the partitions that a stage reads."""
         of = self.folding.get(stage)
-        topics = WIDTHS if of is None else (of.forecasts, of.outcomes)
+        topics = WIDTHS if of is None else of.inputs
         return [(topic, n) for topic in topics for n in range(self.widths[topic])]
 
     @property

@@ -17,8 +17,9 @@ from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
 from streams.faust.producing import Produced, RecordBatch
+from streams.kafka.metadata import Metadata
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
-from streams.kafka.provenance import Described, Origin, TopicIdentity
+from streams.kafka.provenance import Described
 
 #: Partitions that a wired application has claimed.
 PARTITIONS = 16
@@ -81,10 +82,10 @@ class Producer:
         self.given: dict[str, ProducerIdentity] = {}
         #: Newest epoch and next sequence of each partition and producer id, as the log knows them.
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
-        #: Ids of topics; the brokers of most tests are too old to give any.
-        self.ids: defaultdict[str, str] = defaultdict(str)
+        #: Ids of topics; topics that have none here have the same one.
+        self.ids: defaultdict[str, str] = defaultdict(lambda: "ab" * 16)
         self.widths: defaultdict[str, int] = defaultdict(lambda: PARTITIONS)
-        self.described = Described(Origin("trueup", "cluster", "topic", PARTITIONS), 86_400_000)
+        self.described = Described("trueup", Metadata("cluster", "changelog", "topic", PARTITIONS), 86_400_000)
 
     async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         await asyncio.sleep(0)
@@ -105,11 +106,11 @@ class Producer:
             raise self.failure
         return self.described
 
-    async def identities(self, topics: Iterable[str]) -> list[TopicIdentity]:
+    async def identities(self, topics: Iterable[str]) -> list[Metadata]:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
-        return [TopicIdentity(self.ids[topic], self.widths[topic]) for topic in topics]
+        return [Metadata("cluster", topic, self.ids[topic], self.widths[topic]) for topic in topics]
 
     def batch(self, size: int | None = None) -> Batch:
         return Batch(size or self.size)

@@ -79,8 +79,9 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     assert claims(producer) == [0, 0]
     table.changelog._writers[0].since -= RENEW_SECONDS
     run(table.commit(0, {b"a": b"1"}))
-    assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()] * 3 + [b"a"]
-    assert table.store.offset(0) == 3
+    claim, *noted = (kind.key() for kind in (kinds.CLAIM, kinds.INPUTS, kinds.WIDTHS))
+    assert [row.key for row in producer.rows(C0.topic)] == [claim, *noted, claim, claim, b"a"]
+    assert table.store.offset(0) == 5
 
 
 def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(

@@ -10,15 +10,15 @@ from faust.types import TP
 from agents.topology import Topology
 from state import kinds
 from streams.faust import stores
-from streams.kafka.provenance import Described, Origin
+from streams.kafka.metadata import Metadata
+from streams.kafka.provenance import Described
 from tests.streams.brokers import C0, Brokers
 from tests.streams.fakes import Producer, record, wire
 
 DAY = 86_400_000
 #: The time of every test, ms.
 NOW = 1_700_000_000_000
-OURS = Origin("trueup", "cluster", "topic", 16)
-USUAL = Described(OURS, 2 * DAY)
+OURS = Described("trueup", Metadata("cluster", "changelog", "topic", 16), 2 * DAY)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.faust.state_table.now", lambda: NOW)
 
 
-def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topology:
+def started(directory: Path, described: Described = OURS, end: int = 0) -> Topology:
     """Return an application that has just taken partition 0 up, whose changelog ended at ``end`` before."""
     topology = wire(directory)
     producer = cast("Producer", topology.app.faust.producer)
@@ -59,24 +59,24 @@ def left(directory: Path, offset: int, as_of: int | None = NOW) -> None:
     "other",
     [
         OURS._replace(app="another"),
-        OURS._replace(cluster="another"),
-        OURS._replace(topic="another"),
-        OURS._replace(partitions=8),
+        OURS._replace(topic=OURS.topic._replace(cluster="another")),
+        OURS._replace(topic=OURS.topic._replace(id="another")),
+        OURS._replace(topic=OURS.topic._replace(partitions=8)),
     ],
     ids=["app", "cluster", "topic", "partitions"],
 )
 def test_rows_of_another_changelog_are_set_aside_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, other: Origin
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, other: Described
 ) -> None:
     left(tmp_path, 7)
-    topology = started(tmp_path, Described(other, 2 * DAY), end=100)
+    topology = started(tmp_path, other, end=100)
     assert (topology.table.store.read(0, b"a"), topology.table.store.offset(0)) == (None, None)
     (aside,) = tmp_path.rglob("*.foreign")
     assert str(aside) in caplog.text
-    assert OURS.encode().decode() in caplog.text
+    assert OURS.origin.decode() in caplog.text
     topology.table.store.write(0, [(b"a", b"new")], 3, NOW)
     stopped(topology)
-    again = started(tmp_path, Described(other, 2 * DAY), end=100)
+    again = started(tmp_path, other, end=100)
     assert again.table.store.read(0, b"a") == b"new", "what took their place is marked as ours"
 
 
@@ -151,7 +151,7 @@ def test_faust_restores_all_of_what_was_set_aside_and_nothing_twice_of_the_rest(
         offsets = topology.app.faust.tables.recovery.active_offsets  # type: ignore[attr-defined]
         other, gone = TP(C0.topic, 1), TP(C0.topic, 2)
         cast("Producer", topology.app.faust.producer).ends[other] = 5
-        topology.table.store.write(1, [(stores.ORIGIN, OURS.encode())], 3, NOW)
+        topology.table.store.write(1, [(stores.ORIGIN, OURS.origin)], 3, NOW)
         offsets.update({C0: 7, other: 3, gone: 3})  # as Faust has read them, or remembers
         await consumer.highwaters(C0, other, gone)
         return offsets[C0], offsets[other], offsets[gone]

@@ -121,6 +121,7 @@ def at(
         brokers.commits = {F0: committed}
     if fence:
         write_fence(topology, 0, fence, 0)
+        cast("Producer", topology.app.producer).ends[C0.topic, 0] = 1
     if entries:
         config = topology.processor._terms.config
         rows = [(each.key, each._replace(config=config).encode()) for each in entries]

@@ -16,6 +16,7 @@ from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.inputs import DataLossError
 from streams.faust.pace import Pace, T
 from streams.faust.state_table import ForeignWriterError, PartitionsError, StateTable
+from streams.kafka.provenance import Part
 from tests.streams.fakes import Producer, record, wire
 
 CHANGELOG = "trueup-state-changelog"
@@ -65,12 +66,12 @@ def test_rows_of_a_write_that_was_cut_off_are_restored_or_set_aside_if_the_chang
     table: StateTable, end: int, *, fits: bool
 ) -> None:
     origin = b"here"
-    table.store.vet(0, origin, 1, 0)
+    table.store.vet(0, Part(origin, 0, 1))
     table.store.write(0, [(b"a", b"1")], 0, as_of=100)
     table.store.begin(0, [(b"a", b"2")], 7)
     assert table.store.offset(0) == 0
-    assert table.store.fit(0, origin, end, 0) is fits
-    assert table.store.vet(0, origin, end, 0) is not fits
+    assert table.store.fit(0, Part(origin, 0, end)) is fits
+    assert table.store.vet(0, Part(origin, 0, end)) is not fits
     assert table.store.read(0, b"a") == (b"2" if fits else None)
 
 
@@ -149,12 +150,6 @@ def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
     known(producer, "1", "4")
     asyncio.run(table.recognise([0], ("f", "o")))
     assert kinds.INPUTS.decode(table.store.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
-
-
-def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
-    applied(table, 7, 7)
-    asyncio.run(table.recognise([0], ("f", "o")))
-    assert table.store.read(0, kinds.INPUTS.key()) is None
 
 
 def test_another_number_of_partitions_is_refused_once_anything_was_applied(

@@ -15,6 +15,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from streams.config.settings import Settings
 from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore
+from streams.kafka.provenance import Part
 from tests.e2e.world import wait_for
 from tests.streams.fakes import wire
 
@@ -274,10 +275,10 @@ def test_when_rows_are_found_damaged_the_others_of_the_disk_are_read_before_they
         damage(path, largest(path), "flipped")
     store = wire(tmp_path).table.store
     for number in (1, 2):
-        assert not store.vet(number, b"ours", ROWS, 0), "nothing is known yet, and no row is read for nothing"
+        assert not store.vet(number, Part(b"ours", 0, ROWS)), "nothing is known yet, and no row is read for nothing"
     with pytest.raises(DamagedStoreError):
         reads_all(store)
-    assert [store.vet(number, b"ours", ROWS, 0) for number in (1, 2)] == [True, False]
+    assert [store.vet(number, Part(b"ours", 0, ROWS)) for number in (1, 2)] == [True, False]
     assert (store.offset(1), store.offset(2)) == (None, ROWS - 1)
 
 

@@ -10,7 +10,8 @@ from aiokafka import errors
 from aiokafka.client import CoordinationType
 
 from streams.kafka import broker_requests
-from streams.kafka.producer_ids import InitProducerId, ProducerIdentity, ProducerIdForbiddenError, take
+from streams.kafka.broker_requests import BrokersError
+from streams.kafka.producer_ids import InitProducerId, ProducerIdentity, take
 
 ID = "trueup-state-changelog-3"
 
@@ -71,9 +72,8 @@ GRANT = r"Write and Describe on TransactionalId trueup-state-changelog-, pattern
     [
         (47, errors.ProducerFenced, "ProducerFenced"),
         (42, errors.KafkaError, "error 42"),
-        (53, ProducerIdForbiddenError, GRANT),
-        (errors.TransactionalIdAuthorizationFailed(), ProducerIdForbiddenError, GRANT),
-        (NotImplementedError("version 2"), ProducerIdForbiddenError, r"older than Apache Kafka 2\.5"),
+        (53, BrokersError, GRANT),
+        (errors.TransactionalIdAuthorizationFailed(), BrokersError, GRANT),
     ],
     ids=repr,
 )
@@ -88,3 +88,8 @@ def test_the_request_is_as_the_protocol_has_it() -> None:
     assert request.encode() == b"\x03id" + (10_000).to_bytes(4, "big") + (7).to_bytes(8, "big") + b"\0\3" + b"\0"
     answer = request.RESPONSE_TYPE.decode(BytesIO(bytes(4) + bytes(2) + (9).to_bytes(8, "big") + b"\0\5" + b"\0"))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 9, 5)
+
+
+def test_a_broker_that_is_too_old_is_said_to_be() -> None:
+    with pytest.raises(BrokersError, match=r"needs Apache Kafka 2\.8 or newer"):
+        InitProducerId("id", 10_000, 7, 3, {}).prepare({22: (0, 2)})
