@@ -42,6 +42,7 @@ HOT = (
     "state/counting.py",
     "state/coverage.py",
     "state/scoring/distribution.py",
+    "state/scoring/equal.py",
     "state/draw.py",
     "state/effects.py",
     "state/engine.py",

@@ -107,9 +107,7 @@ class Counting:
         window = row.window
         seen: _Counted = service.seen
         if row.weighed:
-            weight = row.weight * chances.weight(row.chance)
-            for sums in self._weighted(service, row):
-                sums.observe(row.raw, row.p, row.y, weight)
+            self._weigh(service, row)
         if window == ledger.UNTAUGHT:
             return window
         if window != ledger.NO_WINDOW or not service.learner.served.warmed_ms:
@@ -151,9 +149,7 @@ class Counting:
         """Replace an event's old label by its new one in all scores."""
         window, y = row.window, row.y
         if row.weighed:
-            weight = row.weight * chances.weight(row.chance)
-            for sums in self._weighted(service, row):
-                sums.revise(row.raw, row.p, was, y, weight)
+            self._weigh(service, row, was)
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY and (window != ledger.NO_WINDOW or not service.learner.served.warmed_ms):
@@ -215,18 +211,22 @@ class Counting:
             found.append(self.services.change(live))
         return found
 
-    def _weighted(self, service: Service, row: LedgerRow) -> list[Weighted]:
-        """Return the weighted sums of a row's stream and segments, to be changed by the caller."""
+    def _weigh(self, service: Service, row: LedgerRow, was: float | None = None) -> None:
+        """Count an event in the weighted sums of its stream and segments, or replace the label that it had."""
+        weight = row.weight * chances.weight(row.chance)
         seen: _Counted = service.seen
         if seen.weighted is None:
             seen.weighted = {}
-        known, found = seen.weighted, list[Weighted]()
+        known = seen.weighted
         for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
             live = known.get(where)
             if live is None:
                 live = known[where] = self.services.live(service.stream, kinds.WEIGHTED, Weighted, *where)
-            found.append(self.services.change(live))
-        return found
+            sums = self.services.change(live)
+            if was is None:
+                sums.observe(row.raw, row.p, row.y, weight)
+            else:
+                sums.revise(row.raw, row.p, was, row.y, weight)
 
     def _scores(self, service: Service, row: LedgerRow) -> Any:  # noqa: ANN401 - of either kind
         """Return a stream's scores, to be changed by the caller."""

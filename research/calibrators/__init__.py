@@ -11,5 +11,8 @@ CALIBRATORS = {each.name: each for each in (Approachability, ApproachabilityRegr
 
 
 def register() -> None:
-    """Let `make` know them, in this process."""
+    """Let `make` know them, in this process; raises ValueError if trueup itself has another of one name."""
+    for name, each in CALIBRATORS.items():
+        if REGISTRY.get(name, each) is not each:
+            raise ValueError(f"state/calibrators has {name!r}, too: delete the one of research/calibrators")
     REGISTRY.update(CALIBRATORS)

@@ -1,8 +1,10 @@
 """Which engine runs, and that the compiled one writes the same bytes."""
 
 import os
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,19 @@ def test_processes_run_the_engine_of_the_one_that_starts_them(
         # This process runs the sources unless it was told otherwise, whatever was compiled.
         assert os.environ["TRUEUP_COMPILED"] == "no"
     assert os.environ.get("TRUEUP_COMPILED") == asked
+
+
+def test_a_class_is_compiled_with_its_base_or_neither_is() -> None:
+    """A class of Python cannot have a compiled base. A compiled one that has a base of Python is slow."""
+    listed = import_module("deploy.compile").HOT  # what it imports has no types
+    hot, apart = {each.removesuffix(".py").replace("/", ".") for each in listed}, set[str]()
+    found = [each.name for name in PACKAGES for each in pkgutil.walk_packages([str(ROOT / name)], f"{name}.")]
+    for module in map(import_module, found):
+        for each in vars(module).values():
+            for base in each.__bases__ if isinstance(each, type) and each.__module__ in found else ():
+                if base.__module__ in found and (base.__module__ in hot) != (each.__module__ in hot):
+                    apart |= {base.__module__, each.__module__} - hot
+    assert not apart, "add these modules to HOT in deploy/compile.py, or give their classes another base"
 
 
 @pytest.fixture(scope="module")

@@ -100,4 +100,4 @@ def test_every_part_of_a_chain_draws_by_its_own_key() -> None:
 def test_the_page_says_when_to_use_each_calibrator() -> None:
     table = PAGE.read_text().split("| use | when |")[1].split("\n\n")[0]
     uses = {name for line in table.splitlines() for part in line.split("|")[1:2] for name in part.split("`")[1::2]}
-    assert {name for use in uses for name in use.split("+")} == {*REGISTRY, *VECTORS}
+    assert {name for use in uses for name in use.split("+")} == {*REGISTRY, *VECTORS}, f"see {PAGE.name}"

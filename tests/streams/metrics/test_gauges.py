@@ -157,7 +157,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     Live(gauges, policies=policies).fold(0, events)
     exported = {}
     for family in text_string_to_metric_families(exposed(gauges)):
-        assert family.samples, f"{family.name} is exported without samples"
+        assert family.samples, f"{family.name}: its place is empty here; a line of FIGURES needs its kinds in `gauges`"
         labels = {frozenset(sample.labels) - ADDED.get(family.type, set()) for sample in family.samples}
         exported[family.name] = (family.type, family.documentation, labels)
     assert exported == {

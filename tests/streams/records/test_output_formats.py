@@ -180,7 +180,7 @@ def test_every_field_of_every_record_in_json_has_a_place_in_the_table() -> None:
         shown["calibrated"] |= orjson.loads(dead(raw)).keys()
         one = joined(raw, p, 1.0)._replace(event_id=f"e{SCOPED}scope")
         shown["resolved"] |= orjson.loads(encode_resolved(one)).keys()
-    assert shown == told
+    assert shown == told, "a new field needs a row of output_schemas.py, a line of output_json.py, and a value here"
 
 
 @pytest.mark.parametrize("label", FIELDS)
