@@ -40,22 +40,15 @@ def test_where_nothing_listens_or_speaks_something_else_nothing_is_alive() -> No
         assert not health.status({**environment, "TRUEUP_METRICS_CERTFILE": "one that the server has not"})[0]
 
 
-@pytest.mark.parametrize("alive", [True, False])
-def test_status_is_what_the_shell_sees(
-    alive: bool,  # noqa: FBT001 - a parameter of the test
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_status_is_what_the_shell_sees_and_several_are_well_if_each_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with probed(alive=alive) as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        assert health.main() == (0 if alive else 1)
-        assert capsys.readouterr().out == ("yes\n" if alive else "no\n")
-
-
-def test_several_are_well_if_each_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("TRUEUP_METRICS_PORT", raising=False)
     with probed(alive=True) as one, probed(alive=False) as dead:
+        for environment, status, said in ((one, 0, "yes\n"), (dead, 1, "no\n")):
+            with monkeypatch.context() as patch:
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                assert (health.main(), capsys.readouterr().out) == (status, said)
         first, second = (each["TRUEUP_METRICS_PORT"] for each in (one, dead))
         assert health.main(["/healthz", first, first]) == 0
         assert health.main(["/healthz", first, second]) == 1

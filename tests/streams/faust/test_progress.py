@@ -5,12 +5,6 @@ import pytest
 from streams.faust.progress import EVERY, WINDOW, Progress
 
 
-def test_nothing_is_said_while_nothing_is_restored() -> None:
-    progress = Progress()
-    assert [progress.look(None, now) for now in (0.0, 100.0)] == [None, None]
-    assert (progress.rows, progress.left, progress.seconds, progress.seconds_left) == (0, 0, 0.0, None)
-
-
 def test_a_line_is_due_every_few_seconds_and_says_how_far_how_fast_and_how_long() -> None:
     progress = Progress()
     assert progress.look(1000, 50.0) is None
@@ -48,8 +42,8 @@ def test_a_recovery_that_was_over_between_two_looks_is_told_too() -> None:
 
 def test_a_recovery_without_rows_says_nothing() -> None:
     progress = Progress()
-    assert progress.look(0, 1.0) is None
-    assert progress.look(None, 20.0) is None
+    assert [progress.look(left, now) for left, now in ((None, 0.0), (0, 1.0), (None, 20.0))] == [None] * 3
+    assert (progress.rows, progress.left, progress.seconds_left) == (0, 0, None)
 
 
 def test_the_time_left_is_not_known_while_nothing_moves() -> None:
