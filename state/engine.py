@@ -222,7 +222,7 @@ class Partition(Tickets):
         """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number, carried = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
-        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # the first outcome since silence
+        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # silence had implied the label
             service = self._services.by(row)
             self._effects.overdue[service.stream] += 1
             self._labelled(service, row, y, ts)
