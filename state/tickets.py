@@ -12,10 +12,7 @@ from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes
 from state.entities import Entities, place
 from state.events import Calibrated, Forecast, Rejected, Resolved
-from state.fence import (
-    ISSUED,
-    MATURITY,
-)
+from state.fence import ISSUED, MATURITY
 from state.fold import Fold
 from state.kind import Get, Live
 from state.ledger import LedgerRow
