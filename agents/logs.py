@@ -70,7 +70,7 @@ class Repeats(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        #: When each message was written, s since 1970, and how often it was left out since.
+        #: When each message was written, s since 1970, and how often it was left out after that.
         self._written: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

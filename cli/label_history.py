@@ -21,8 +21,8 @@ FEWEST, FEWEST_EACH = 200, 20
 SLIP: Final = 0.05
 #: Zeros may go unreported up to a score that at least half of all forecasts do not exceed; it is searched in fiftieths.
 LOW, PARTS = 25, 50
-#: The score decides which forecasts get a label if this share of those above a cut-off has one, and at most `SLIP`
-#: below.
+#: The score decides which forecasts get a label if there is a cut-off above which at least this share of them has one,
+#: and below which at most the share `SLIP` has one.
 CHOSEN: Final = 0.8
 #: Share of the outcomes of every label that must be known at maturity.
 KNOWN: Final = 0.99
@@ -72,8 +72,8 @@ class Seen:
     low_ones: int = 0
     #: From this score on most forecasts have an outcome, below it hardly any; NaN if there is no such score.
     chosen: float = math.nan
-    #: How often first outcomes change between 0 and 1: in the order in which they come in their partitions, and in the
-    #: order of their forecasts. Other labels are left out.
+    #: How often a first outcome of 0 is followed by one of 1, or one of 1 by one of 0: if outcomes are ordered as they
+    #: came in their partitions, and if they are ordered by their forecasts. Other labels are left out.
     turns: int = 0
     turns_issued: int = 0
     #: Record times that several first outcomes share and that have both labels; and how many would have both by chance.

@@ -59,7 +59,7 @@ async def play(
 ) -> AsyncIterator[PlayerProgress]:
     """Send messages in their order, each to the partition of its key's hash; yield after each acknowledged slice.
 
-    Nothing is sent until the next one is asked for.
+    The next slice is sent when the caller asks for it.
 
     Raises CopartitionError if the topics have different numbers of partitions.
     Raises aiokafka.errors.KafkaError if any message was not acknowledged by all in-sync replicas.

@@ -20,7 +20,7 @@ from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from streams.metrics.functions import Part
 
-#: In the place of a slot: all events, not one segment.
+#: Stands where a segment has its slot, for the figures of all events.
 WHOLE: Final = -1
 #: Losses of an event of classes; an event of a number has fewer.
 LOSSES: Final = 2

@@ -140,7 +140,7 @@ class PartitionReplay:
     direct: Direct | None
     #: Directory of everything that this part writes.
     directory: Path
-    #: Whether the dead letters of the first group are written, to ``dead.jsonl`` there.
+    #: Whether the dead letters of the first group are written to ``dead.jsonl`` in this directory.
     letters: bool = False
     #: Whether calibrated records, and a worker's rows, are written. Then there is one configuration. If rows are
     #: wanted, time stops at the last record: more records will come.

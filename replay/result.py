@@ -81,9 +81,11 @@ class Scored:
     #: Bands of the stream: the result of `replay.bands.described`, over all forecasts. None without bands, and for all
     #: streams together.
     bands: Mapping[str, Any] | None = None
-    #: Intervals of the stream: the result of `replay.intervals.described` for the first configuration. None likewise.
+    #: Intervals of the stream: the result of `replay.intervals.described` for the first configuration.
+    #: None without intervals, and for all streams together.
     intervals: Mapping[str, Any] | None = None
-    #: Weights of the stream: the result of `streams.metrics.weights.describe`, over all labels. None likewise.
+    #: Weights of the stream: the result of `streams.metrics.weights.describe`, over all labels. None
+    #: without weights, and for all streams together.
     weighted: Mapping[str, Any] | None = None
 
     @property

@@ -32,7 +32,7 @@ UNCOVERED: Final = 0.4
 AHEAD: Final = 3.0
 SPREAD: Final = 0.04
 UNLIKE: Final = 2.0
-#: Places of less variance are all the same.
+#: If the places of forecasts vary less than this, they count as equal.
 FLAT: Final = 1e-9
 
 #: The reason for answering as if nothing had been learnt.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from state import kinds, ledger
-from state.banding import UNMARKED, marks
+from state.banding import marks
 from state.effects import Effects
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected
+from state.events import Event, Forecast, Outcome, Output, Passed, Rejected
 from state.fence import (
     EARLY,
     EARLY_JOINED,
@@ -42,8 +42,8 @@ from state.fence import (
 )
 from state.forecasts import admits
 from state.ledger import LedgerRow
+from state.marking import UNMARKED
 from state.policy import DEFAULT_TTL_MS
-from state.quick import new
 from state.tickets import Tickets
 
 #: Most events in a batch, and most batches of a partition in progress: the outputs of one are acknowledged while the
@@ -187,14 +187,8 @@ class Partition(Tickets):
             self._reject(letter)
             return
         self.fence.fates[FORECAST_DUPLICATE] += 1
-        said = marks(row.marks) if row.marks else UNMARKED
-        served = (
-            forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, row.calibrator, row.config,
-            row.version, row.issued_ts, row.born, forecast.carried, said.band, said.points, said.low, said.high,
-            said.why,
-        )  # fmt: skip
-        self._outputs.append(new(Calibrated, served))
-        self._effects.answered[forecast.stream] += 1
+        said = marks(row.marks)[4:] if row.marks else UNMARKED[1:]
+        self._answered(forecast, row, row.calibrator, row.config, said)
 
     def _park(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
         """Keep an outcome until its forecast comes."""
@@ -228,7 +222,7 @@ class Partition(Tickets):
         """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number, carried = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
-        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # the first outcome since silence
+        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # silence had implied the label
             service = self._services.by(row)
             self._effects.overdue[service.stream] += 1
             self._labelled(service, row, y, ts)

@@ -64,7 +64,7 @@ IMPLIED: Final = 15
 #: A row that left without its other half: its time to live had passed, or its event was erased.
 EXPIRED_FORECAST: Final = 16
 EXPIRED_OUTCOME: Final = 17
-#: How many of `FATES` count forecasts; and how many count records of both topics.
+#: The first so many of `FATES` count forecasts; and so many count records of either topic.
 FORECAST_FATES: Final = 3
 INPUT_FATES: Final = 11
 

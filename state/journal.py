@@ -125,7 +125,7 @@ class Journal(NamedTuple):
     number: int
     #: The last record of each topic in the rows of the last checkpoint.
     last: tuple[Last, Last]
-    #: Entries since then.
+    #: Entries after the last checkpoint.
     entries: list[Entry]
     #: The latest values in the last checkpoint and the entries, see `Entry`. A worker that folds the journal again may
     #: make a checkpoint between entries, with newer values than these have.

@@ -14,7 +14,9 @@ from state.policy import Policy
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import UNIT, BandCounts
 
-#: Marks as bytes for the row, then what the answer says: band, points, low and high end of the interval, its reason.
+#: What an answer says: band, points, low and high end of the interval, its reason.
+Said = tuple[str, int | None, float | None, float | None, str]
+#: Marks as bytes for the row, then the same.
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")

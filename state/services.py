@@ -187,8 +187,8 @@ class Services:
         own = policy.of_version(version)
         known = versions.admit(version, own.config, now_ms)
         if known.config != own.config:
-            # Its calibrator is configured anew. Rows of the old one no longer count, nor do those of services opened
-            # for its outcomes.
+            # The version's calibrator was configured anew. Rows of the old calibrator no longer count, nor do those of
+            # services that were opened for outcomes of its forecasts.
             known.config, known.held = own.config, 0
             self._close(stream)
         service = self._opened_by(stream, own)

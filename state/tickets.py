@@ -12,14 +12,11 @@ from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes
 from state.entities import Entities, place
 from state.events import Calibrated, Forecast, Rejected, Resolved
-from state.fence import (
-    ISSUED,
-    MATURITY,
-)
+from state.fence import ISSUED, MATURITY
 from state.fold import Fold
 from state.kind import Get, Live
 from state.ledger import LedgerRow
-from state.marking import UNMARKED
+from state.marking import UNMARKED, Said
 from state.observer import Observer
 from state.policies import Policies
 from state.quick import new
@@ -163,7 +160,7 @@ class Tickets(Fold):
 
     def _issue(self, service: Service, key: bytes, forecast: Forecast) -> LedgerRow:
         """Answer a forecast, and return its row."""
-        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance, _ = forecast
+        _, record_key, event_id, _, raw, x, ts, _, values, _, entity, weight, chance, _ = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
         groups = () if service.dictionary is None else self._groups(service.dictionary, values)
         if service.version is not None:
@@ -201,13 +198,18 @@ class Tickets(Fold):
         self._services.touched[service.counts.key] = service.counts.value
         self._observer.issued(service, row, x, fence.stream_time)
         self._rows[key] = row
+        self._answered(forecast, row, service.calibrator, service.config, (band, points, low, high, why))
+        return row
+
+    def _answered(self, forecast: Forecast, row: LedgerRow, calibrator: str, config: str, said: Said) -> None:
+        """Answer a forecast with what its row has, the first time and again."""
+        band, points, low, high, why = said
         served = (
-            record_key, event_id, stream, raw, p, draw, service.calibrator, service.config, row.version, ts,
-            fence.applied, carried, band, points, low, high, why,
+            forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, calibrator, config, row.version,
+            row.issued_ts, row.born, forecast.carried, band, points, low, high, why,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
-        self._effects.answered[stream] += 1
-        return row
+        self._effects.answered[forecast.stream] += 1
 
     def _serving(self, forecast: Forecast) -> Service:
         """Return what serves a forecast."""

@@ -38,10 +38,10 @@ JUDGED: Final = 200
 class Readings:
     """Reads one worker."""
 
-    #: The worker's.
+    #: Settings of the worker, and the copy of its gauges.
     settings: Settings
     mirror: Mirror
-    #: Of the program.
+    #: Version of trueup.
     version: str
     #: Asks the other stages of the same command; None: there are none.
     beside: OtherStages | None = None

@@ -93,7 +93,7 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Packed rows of the cells that did not change since.
+        #: Rows of cells as `encode` packed them. A cell that changes leaves, and is packed again.
         self._packed: dict[int, bytes] = {}
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; whole numbers keep it exact
         self._start()

@@ -102,9 +102,10 @@ class Isotonic:
     ) -> None:
         """Learn an outcome, 0 or 1, that counts for a part.
 
-        ``q, smooth``: today's answer of the map, and the answer with which `mixed` mixes that of `at`.
-        ``pooled``: the answer of `at` when the forecast was issued; 0: it does not count.
-        ``lag``: information learnt since then.
+        ``q``: what the map would answer today.
+        ``smooth``: the same, mixed with the raw forecast. The weight in `mixed` says how much better it is than `at`.
+        ``pooled``: the answer of `at` when the forecast was issued. If it is 0, the weight stays as it is.
+        ``lag``: information learnt between forecast and outcome.
         ``at``: record time of the label, as in `Guard`.
         """
         if pooled:

@@ -129,7 +129,10 @@ class QuantileScores(Paired):
         return [LevelCoverage(self._mean(self.sums[j]), self._mean(self.sums[j + 1])) for j in range(i, i + 3 * m, 3)]
 
     def error(self, kind: Kind) -> float:
-        """Return the greatest distance of a level from its coverage, or from the range of it at an atom, in [0, 1]."""
+        """Return the greatest distance of a level from its coverage, in [0, 1].
+
+        Where outcomes equal the quantile, coverage is a range, from those below to those at or below it.
+        """
         off = [max(c.below - p, p - c.upto, 0.0) for p, c in zip(self.levels, self.coverage(kind), strict=True)]
         return max(off) if self.sums[0] else math.nan
 

@@ -100,7 +100,7 @@ class SegmentScores(Encoded):
             self._py = [0.0, 0.0]
 
     def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
-        """Add several events with forecasts of one kind in one band; call it for the other kind, too."""
+        """Add the sums of several events to a band, for one kind of forecast. The caller adds the other kind, too."""
         book = 0 if kind == "raw" else 1
         i = book * _BOOK + band * _SUMS
         self._sums[i] += sums.n

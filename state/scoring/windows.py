@@ -229,7 +229,7 @@ class Windows(Generic[T]):
         return log_sum(wealths) - math.log(2 * len(wealths)) - self._doubt
 
     def _wealth(self) -> list[float]:
-        """Return the numbers of `WEALTH`."""
+        """Return the wealth of the alarms, present and largest, as `WEALTH` packs it."""
         return [book[kind] for kind in KINDS for book in (self._won, self._most)]
 
     def _take_wealth(self, books: Sequence[float]) -> None:

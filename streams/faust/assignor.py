@@ -39,7 +39,7 @@ class Share:
     behind: set[int] = field(default_factory=set)
     #: Version of its answers, see `state.formats`.
     arithmetic: int = ARITHMETIC
-    #: Partitions that it could not take up, and the version of the arithmetic that can.
+    #: Partitions that it could not take up, each with the version of the arithmetic that a worker needs to do so.
     needs: dict[int, int] = field(default_factory=dict)
 
 

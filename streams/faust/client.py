@@ -85,7 +85,7 @@ class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships n
         found = self._conns.get((node_id, group))
         if found is None or not found.connected():
             return None
-        until = getattr(found, "until", inf)  # the first of all connections only asks for the others
+        until = getattr(found, "until", inf)  # the bootstrap connection has none
         if monotonic() >= until and not found._requests:  # noqa: SLF001 - no public way to it
             found.close(reason=CloseReason.IDLE_DROP)
             return None

@@ -15,7 +15,7 @@ RESTORE: Final = (
     "Restore a snapshot ('trueup state restore'); or write the state anew from an archive ('trueup replay "
     "--write-state', 'trueup load'); or begin without it under another TRUEUP_APP_ID"
 )
-#: The question, and the remedy, if a topic ends before what was read of it.
+#: What to ask and to do if a topic ends before offsets that were read.
 ANEW: Final = "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
 
 

@@ -40,12 +40,12 @@ class Progress:
         #: Seconds that the present recovery will still take at its present rate; None while not known, and outside a
         #: recovery.
         self.seconds_left: float | None = None
-        #: When, and after how many rows, the present recovery began, and nothing was restored last.
+        #: Time and number of rows: when the present recovery began, and at the last look at which nothing was restored.
         self._began: tuple[float, int] | None = None
         self._idle: tuple[float, int] | None = None
         self._total = 0
         self._told = 0.0
-        #: When, offsets left, rows restored.
+        #: The looks of the last `WINDOW` seconds: time of the look, offsets left, rows restored so far.
         self._seen: deque[tuple[float, int, int]] = deque()
 
     def restored(self, rows: int) -> None:

@@ -1,10 +1,10 @@
 """The batch transport: whole fetches instead of single messages, on Faust's own extension points.
 
 Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
-past gaps. This consumer buffers fetched records, merges the two topics of each partition by time (`records.merge`),
-hands the agent turns of at most one batch of a partition, and commits their offsets once they are acknowledged.
-Changelog records go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the
-process.
+past gaps. This consumer buffers fetched records, and merges the two topics of each partition by time
+(`streams.records.merge`). It hands turns to the agent, with at most one batch of each partition, and commits their
+offsets once they are acknowledged. Changelog records go to the table. Faust still owns the consumer group, the
+assignment, the recovery and the life of the process.
 
 The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
 its name.

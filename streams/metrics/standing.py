@@ -116,7 +116,7 @@ _TODO: Final = {
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
 }
-#: Of a warm-up that has ended without an outcome of what was served since.
+#: Words and remedy where a warm-up has ended, and no forecast that was answered after it has an outcome yet.
 _SERVED: Final = (
     "Calibrated scores are served. None of them has an outcome yet.",
     "Nothing: their outcomes will show whether they are right.",

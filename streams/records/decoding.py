@@ -79,7 +79,7 @@ REASONS: Final = {
 #: Longest Kafka key, as a multiple of the longest id.
 KEY_IDS: Final = 8
 
-#: Fields of a forecast that are read for something else, also where a stream's entity stands in one of them.
+#: Fields of a forecast that have a meaning of their own. A stream may name one of them as its entity, too.
 OWN: Final = frozenset({"event_id", "scope", "stream", *ALTERNATIVES, "ts", "carried", "origin"})
 
 #: A record of which nothing could be read.

@@ -108,7 +108,7 @@ def _path(path: tuple[str | int, ...]) -> Read:
 
     def read(found: Any, _: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
         for step in path:
-            if type(step) is int:  # of a list: in text it would be one of the letters
+            if type(step) is int:  # a text has items, too: its letters
                 found = found[step] if isinstance(found, list | tuple) and step < len(found) else None
             else:
                 found = found.get(step) if isinstance(found, dict) else None
