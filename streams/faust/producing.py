@@ -153,6 +153,12 @@ class BatchProducer:
         except TimeoutError:
             raise TimeoutError(f"no broker described the inputs in {self.request_timeout:g} s") from None
 
+    async def put(self, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
+        """Append one record, and wait until it is acknowledged; raises as `append`."""
+        batch = self.batch()
+        batch.extend([(key, value, None, [])])
+        await self.append([(batch, topic, partition)])
+
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.
 
