@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from time import monotonic
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
@@ -20,7 +20,7 @@ from agents import __version__, deaths
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.readers import Readers
-from agents.sending import Probe, Producer, Sender
+from agents.sending import Probe, Sender
 from agents.taken_up import TakenUp
 from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, stand, stop_asked, tell
@@ -31,6 +31,7 @@ from streams.faust.client import ask_for_topics, hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.fetching import COMPANY, Rest, guard
+from streams.faust.producing import BatchProducer, identity_of
 from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
@@ -119,8 +120,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self.maker.values = AvroValues(known.schema_ids) if known.schema_ids else None
         async with AsyncExitStack() as stack:
             options = self._settings.client_options()
-            producer = Producer(settings, self.contact, options)
-            self._sender.producer = await stack.enter_async_context(producer)
+            producer = await stack.enter_async_context(self._made_producer(options))
+            self._producer = producer
+            self._sender.producer = BatchProducer(
+                settings, self.contact, lambda: producer.client, lambda: identity_of(producer)
+            )
             self._consumer = self._made_consumer(options)
             stack.push_async_callback(stop_consumer, self._consumer)
             await self._consumer.start()
@@ -129,7 +133,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._consumer, topics_read, lambda _: settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
             )
             self._rest = Rest(self._consumer, settings.latency_ms / 1000, topics_read)
-            await taken.know(self._sender.producer.client)
+            await taken.know(self._producer.client)
             self._consumer.subscribe(topics_read, listener=self)
             looked = monotonic()
             self._notices.happened(f"intake started, version {__version__}")
@@ -139,10 +143,22 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 await self._step()
                 self._tell()
                 if monotonic() - looked > LOOK_SECONDS:
-                    await taken.look(self._sender.producer.client)
+                    await taken.look(self._producer.client)
                     looked = monotonic()
             self.stopping = True
             await self._land()
+
+    def _made_producer(self, options: dict[str, Any]) -> AIOKafkaProducer:
+        settings = self._settings
+        producer = AIOKafkaProducer(
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=settings.batch_bytes + 100_000,
+            request_timeout_ms=int(settings.request_seconds * 1000),
+            **options,
+        )
+        hasten(producer.client, settings.attempt_seconds, self.contact)
+        return producer
 
     def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
         settings = self._settings
@@ -271,12 +287,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     async def _take_up(self, assigned: list[TopicPartition]) -> None:
         taken = self._taken
-        await taken.know(self._sender.producer.client)
+        await taken.know(self._producer.client)
         stored, first = {}, {}
         if assigned:
-            stored = await offsets.committed(self._sender.producer, self._settings.intake_group, assigned, None)
+            stored = await offsets.committed(self._producer, self._settings.intake_group, assigned, None)
             first = await self._consumer.beginning_offsets(assigned)
-        await taken.begin(assigned, stored, first, self._sender.producer)
+        await taken.begin(assigned, stored, first, self._producer)
         for tp in assigned:  # seek to committed offsets, too: since the assignment, records were fetched and dropped
             self._consumer.seek(tp, taken.following[tp])
         self._unread = {}  # drop records that were fetched since the assignment; they are fetched again
@@ -291,7 +307,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 stable, end = self._consumer.last_stable_offset(tp), self._consumer.highwater(tp)
                 if stable is not None and end is not None:
                     ends[tp] = stable, end
-        await self._held_back.look(ends, self._sender.producer.client)
+        await self._held_back.look(ends, self._producer.client)
 
     def samples(self) -> Iterator[Sample]:
         """Yield the gauges that count nothing."""

@@ -6,17 +6,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter, time
 from typing import Any, Final
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from agents.notices import Notices
-from streams.config.settings import Settings
-from streams.faust.client import listen
-from streams.faust.contact import Contact
 from streams.faust.outputs import PackedBatch
-from streams.faust.producing import RecordBatch
-from streams.kafka import codecs
+from streams.faust.producing import BatchProducer
 from streams.metrics.routing import IntakeGauges
 from streams.records.making import Maker, Making
 from streams.records.skips import PoisonError
@@ -29,30 +23,6 @@ PART: Final = 250
 #: Called with the number of the finished step; tests kill the process in it. 1: first records acknowledged, 2: routes
 #: acknowledged, 3: offsets committed.
 Probe = Callable[[int], None]
-
-
-class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A producer whose batches take hundreds of records at once.
-
-    ``settings``: sizes and codec.
-    ``contact``: gets the answers of brokers.
-    ``options``: further settings of aiokafka's.
-    """
-
-    def __init__(self, settings: Settings, contact: Contact, options: dict[str, Any]) -> None:
-        super().__init__(
-            acks="all",
-            enable_idempotence=True,
-            max_request_size=settings.batch_bytes + 100_000,
-            request_timeout_ms=int(settings.request_seconds * 1000),
-            **options,
-        )
-        listen(self.client, contact)
-        self._batch_bytes, self._codec = settings.batch_bytes, codecs.NUMBERS[settings.compression]
-
-    def create_batch(self) -> RecordBatch:
-        """Return an empty batch."""
-        return RecordBatch(self._batch_bytes, self._codec)
 
 
 class Sending:
@@ -86,7 +56,7 @@ class Sender:
     """
 
     #: The producer; set it before the first batch.
-    producer: Producer
+    producer: BatchProducer
 
     def __init__(
         self,
@@ -149,7 +119,7 @@ class Sender:
         return None
 
     def _empty(self) -> PackedBatch:
-        return PackedBatch(self._maker.topics, self.producer.create_batch, self._append, self._gauges.produced)
+        return PackedBatch(self._maker.topics, self.producer.batch, self.producer.append, self._gauges.produced)
 
     async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
         """Send a batch after the one before it, and note that its offsets may be committed.
@@ -174,19 +144,3 @@ class Sender:
             self.failure = exc
         finally:
             self._flying.popleft()
-
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches; return the first offset of each, when all are acknowledged.
-
-        Raises TimeoutError, with the partition, if one was not acknowledged.
-        """
-        sent = [
-            await self.producer.send_batch(batch, topic, partition=partition) for batch, topic, partition in batches
-        ]
-        ends: list[Any] = await asyncio.gather(*sent, return_exceptions=True)
-        for end, (_, topic, partition) in zip(ends, batches, strict=True):
-            if isinstance(end, (KafkaError, asyncio.CancelledError)):
-                raise TimeoutError(f"not acknowledged: {topic}/{partition} ({end!r})") from end
-            if isinstance(end, BaseException):  # a defect, which the log shows with its traceback
-                raise end
-        return [int(each.offset) for each in ends]

@@ -12,8 +12,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streams.config.settings import Settings
 from streams.faust import unpacking
+from streams.kafka.standstill import STILL_SECONDS
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import FETCH_BYTES, STILL_SECONDS
+from streams.kafka.whole_topics import FETCH_BYTES
 from streams.records.merge import KafkaRecord
 from streams.records.skips import PoisonError
 

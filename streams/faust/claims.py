@@ -5,22 +5,18 @@ elsewhere, and workers serve what the second run wrote. When the first run wakes
 command claims each partition, and only then looks what is left to write.
 """
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from collections.abc import Iterable
+from typing import Final
 
-from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from state.fence import FENCE
 from streams.config.settings import Settings
-from streams.faust.appends import Appender
 from streams.faust.batches import HEAD_BYTES
 from streams.faust.changelog import Changelog, FencedError, TooLargeError
-from streams.faust.producing import BatchProducer, RecordBatch
-from streams.kafka import codecs, producer_ids
+from streams.faust.contact import Contact
+from streams.faust.producing import BatchProducer
 from streams.kafka.broker_requests import BrokersError
-from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.topics import TopicsError
 
 #: The fence of a partition while its rows are being written: no worker accepts it.
@@ -36,7 +32,7 @@ class Claims:
     """
 
     def __init__(self, settings: Settings, client: AIOKafkaClient, command: str) -> None:
-        producer = cast("BatchProducer", _Producer(settings, client))
+        producer = BatchProducer(settings, Contact(settings.brokers), lambda: client)
         self._settings, self._command = settings, command
         self._changelog = Changelog(lambda: settings.changelog, lambda: producer, command)
 
@@ -93,27 +89,3 @@ class Claims:
             "leave it to it; else try again",
             lasting=False,
         )
-
-
-class _Producer:
-    """The part of a producer that `Changelog` uses, on the client of another one."""
-
-    def __init__(self, settings: Settings, client: AIOKafkaClient) -> None:
-        self._settings, self._client = settings, client
-        self._appender = Appender(lambda: client)
-
-    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
-        """Return the producer id of a transactional id with a new epoch."""
-        async with asyncio.timeout(self._settings.request_seconds):
-            return await producer_ids.take(self._client, transactional_id, held)
-
-    def batch(self, _: int | None = None) -> RecordBatch:
-        """Return an empty record batch."""
-        return RecordBatch(self._settings.batch_bytes, codecs.NUMBERS[self._settings.compression])
-
-    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches; return the offsets of their first records."""
-        sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
-        async with asyncio.timeout(self._settings.request_seconds):
-            offsets = await self._appender.append(sealed)
-        return [offsets[place] for place in sealed]

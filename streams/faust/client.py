@@ -55,84 +55,11 @@ _CONNECTING: Final = (
 )
 
 
-class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
-    """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`."""
-
-    #: The `Contact` that notes them.
-    contact: Contact
-
-    async def _get_conn(
-        self,
-        node_id: int,
-        *,
-        group: object = ConnectionGroup.DEFAULT,
-        no_hint: bool = False,  # noqa: ARG002 - aiokafka's
-    ) -> AIOKafkaConnection | None:
-        """Return a connection. A new connection has asked the broker for its versions."""
-        if (open_one := self._open(node_id, group)) is not None:
-            return open_one
-        self.contact.asked()
-        connection = await super()._get_conn(node_id, group=group)
-        if connection is not None:
-            self.contact.answered()
-            directly(connection)
-            tokens = self._sasl_oauth_token_provider
-            connection.until = monotonic() + (inf if tokens is None else tokens.connection_seconds)
-        return connection
-
-    def _open(self, node_id: int, group: object) -> AIOKafkaConnection | None:
-        """Return an open connection. One whose token ends soon is closed once it is idle."""
-        found = self._conns.get((node_id, group))
-        if found is None or not found.connected():
-            return None
-        until = getattr(found, "until", inf)  # the bootstrap connection has none
-        if monotonic() >= until and not found._requests:  # noqa: SLF001 - no public way to it
-            found.close(reason=CloseReason.IDLE_DROP)
-            return None
-        return found
-
-    @property
-    def _sasl_plain_password(self) -> str | None:
-        """The password as it is in its file now; aiokafka would keep the first one."""
-        return now(self.__dict__["_sasl_plain_password"])
-
-    async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
-        """Send a request and return the response; raises as aiokafka's."""
-        if not isinstance(request, _FOR_ALL_MEMBERS):
-            self.contact.asked()
-        answer = await super().send(node_id, request, group=group)
-        self.contact.answered()
-        return answer
-
-    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Ask the brokers of the last metadata, and if none answers, the bootstrap brokers."""
-        asked = {(broker.host, broker.port) for broker in self.cluster.brokers()}
-        if await super()._metadata_update(cluster_metadata, topics):
-            return True
-        for host, port, _ in self.hosts:
-            if (host, port) not in asked and await self._asked_anew(host, port, cluster_metadata, topics):
-                return True
-        return False
-
-    async def _asked_anew(self, host: str, port: int, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Update the metadata from a broker that is not in it; return whether it answered."""
-        options = {name: getattr(self, f"_{name}") for name in _CONNECTING}
-        try:
-            connection = await create_conn(host, port, **options)
-            try:
-                metadata = await connection.send(MetadataRequest(list(topics) or None))
-            finally:
-                connection.close()
-        except (OSError, KafkaError, TimeoutError):
-            return False
-        if metadata.brokers:
-            cluster_metadata.update_metadata(metadata)
-        return bool(metadata.brokers)
-
-
-class Client(ListeningClient):
+class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
     """A client with short attempts; make one with `hasten`."""
 
+    #: Notes which brokers answer.
+    contact: Contact
     #: How long a request may take whose answer waits for all members of the group, s. All others may take
     #: ``_request_timeout_ms``; then the broker counts as silent.
     patience: float
@@ -170,6 +97,22 @@ class Client(ListeningClient):
                 return None
             return await self._connected(node_id, group)
 
+    def _open(self, node_id: int, group: object) -> AIOKafkaConnection | None:
+        """Return an open connection. One whose token ends soon is closed once it is idle."""
+        found = self._conns.get((node_id, group))
+        if found is None or not found.connected():
+            return None
+        until = getattr(found, "until", inf)  # the bootstrap connection has none
+        if monotonic() >= until and not found._requests:  # noqa: SLF001 - no public way to it
+            found.close(reason=CloseReason.IDLE_DROP)
+            return None
+        return found
+
+    @property
+    def _sasl_plain_password(self) -> str | None:
+        """The password as it is in its file now; aiokafka would keep the first one."""
+        return now(self.__dict__["_sasl_plain_password"])
+
     async def _connected(self, node_id: int, group: object) -> AIOKafkaConnection | None:
         connection = await self._tried(node_id, group)
         if connection is None:
@@ -183,9 +126,22 @@ class Client(ListeningClient):
         """Return a connection, or None if there is none within an attempt."""
         try:
             async with asyncio.timeout(self._attempt):
-                return await super()._get_conn(node_id, group=group)
+                return await self._opened(node_id, group)
         except TimeoutError:
             return None
+
+    async def _opened(self, node_id: int, group: object) -> AIOKafkaConnection | None:
+        """Return a connection. A new connection has asked the broker for its versions."""
+        if (open_one := self._open(node_id, group)) is not None:
+            return open_one
+        self.contact.asked()
+        connection = await super()._get_conn(node_id, group=group)
+        if connection is not None:
+            self.contact.answered()
+            directly(connection)
+            tokens = self._sasl_oauth_token_provider
+            connection.until = monotonic() + (inf if tokens is None else tokens.connection_seconds)
+        return connection
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
         """Send a request and return the response.
@@ -217,7 +173,7 @@ class Client(ListeningClient):
         return random.choice(awake) if awake else None  # noqa: S311 - nothing secret
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Ask the brokers that are not silent, one after another, then the others."""
+        """Ask the brokers that are not silent, one after another, then the others, then the bootstrap brokers."""
         awake = [broker.nodeId for broker in self.cluster.brokers() if broker.nodeId not in self.silent]
         for node_id in random.sample(awake, len(awake)):
             try:
@@ -227,7 +183,28 @@ class Client(ListeningClient):
             if metadata.brokers:
                 cluster_metadata.update_metadata(metadata)
                 return True
-        return await super()._metadata_update(cluster_metadata, topics)
+        asked = {(broker.host, broker.port) for broker in self.cluster.brokers()}
+        if await super()._metadata_update(cluster_metadata, topics):
+            return True
+        for host, port, _ in self.hosts:
+            if (host, port) not in asked and await self._asked_anew(host, port, cluster_metadata, topics):
+                return True
+        return False
+
+    async def _asked_anew(self, host: str, port: int, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
+        """Update the metadata from a broker that is not in it; return whether it answered."""
+        options = {name: getattr(self, f"_{name}") for name in _CONNECTING}
+        try:
+            connection = await create_conn(host, port, **options)
+            try:
+                metadata = await connection.send(MetadataRequest(list(topics) or None))
+            finally:
+                connection.close()
+        except (OSError, KafkaError, TimeoutError):
+            return False
+        if metadata.brokers:
+            cluster_metadata.update_metadata(metadata)
+        return bool(metadata.brokers)
 
     def _fell_silent(self, node_id: int) -> None:
         if node_id not in self.silent:
@@ -286,22 +263,12 @@ def directly(connection: AIOKafkaConnection) -> None:
     reader.feed_data = feed
 
 
-def _own(client: AIOKafkaClient | AIOKafkaConsumer) -> Any:  # noqa: ANN401 - of either class, with what they set
-    return client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
-
-
-def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
-    """Turn a client that is not started, or the client of a consumer, into a `ListeningClient`."""
-    own = _own(client)
-    own.__class__, own.contact = ListeningClient, contact
-
-
 def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Contact) -> None:
-    """Turn a client that is not started into a `Client`; see `listen`.
+    """Turn a client that is not started, or the client of a consumer, into a `Client`.
 
     ``attempt``: longest wait for an answer of a broker, s.
     """
-    client = _own(of)
+    client: Any = of._client if isinstance(of, AIOKafkaConsumer) else of  # noqa: SLF001 - no public way to it
     client.__class__, client.contact = Client, contact
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
     client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001

@@ -9,7 +9,6 @@ from aiokafka.structs import TopicPartition
 from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.outputs import put
 from streams.faust.producing import BatchProducer
 from streams.kafka import whole_topics
 
@@ -48,7 +47,7 @@ class Announcer:
         producer = self._producer()
         kind = in_force.ROUTER if self._settings.routed else in_force.WORKER
         for key, value in in_force.records(now, self._settings.batch_bytes // 2, kind):
-            await put(producer, self._settings.configurations, partition, key, value)
+            await producer.put(self._settings.configurations, partition, key, value)
         self._announced[partition] = claim
 
 

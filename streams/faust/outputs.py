@@ -14,7 +14,7 @@ from streams.config.settings import Settings
 from streams.faust.producing import BatchProducer, Produced, RecordBatch
 from streams.kafka import whole_topics
 from streams.records import output_avro
-from streams.records.encoding import NO_HEADERS, EncodedRecord, answered_raw, encoded
+from streams.records.encoding import EncodedRecord, answered_raw, encoded
 
 log = logging.getLogger("trueup")
 
@@ -87,14 +87,7 @@ class Outputs:
 
     async def note(self, partition: int, entry: bytes) -> None:
         """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, partition, None, entry)
-
-
-async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
-    """Append one record, and wait until it is acknowledged; raises as `PackedBatch.send`."""
-    batch = producer.batch()
-    batch.extend([(key, value, None, NO_HEADERS)])
-    await producer.append([(batch, topic, partition)])
+        await self.producer().put(self.settings.journal, partition, None, entry)
 
 
 class Heard:

@@ -2,23 +2,25 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
-import aiokafka
+from aiokafka import AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 
+from streams.config.settings import Settings
 from streams.faust.appends import Appender
 from streams.faust.client import hasten
 from streams.faust.contact import Contact
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.metadata import Metadata
-from streams.kafka.producer_ids import ProducerIdentity
+from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.kafka.provenance import Described
 
 if TYPE_CHECKING:
@@ -87,36 +89,35 @@ def _stamped(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes
     return bytes(changed)
 
 
-class BatchProducer(driver.Producer):
-    """Produces prepared record batches and returns their offsets."""
+class BatchProducer:
+    """Produces prepared record batches and returns their offsets.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
-        super().__init__(*args, **kwargs)
-        self._appender = Appender(lambda: self._ensure_producer().client)
+    ``settings``: codec and size of batches, and the longest wait for brokers.
+    ``contact``: whether brokers answer.
+    ``client``: returns the client, connected to the brokers.
+    ``own``: returns the id of batches without a stamp.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        contact: Contact,
+        client: Callable[[], AIOKafkaClient],
+        own: Callable[[], ProducerIdentity] = lambda: NOBODY,
+    ) -> None:
+        #: Longest wait for brokers, s.
+        self.request_timeout = settings.request_seconds
+        self._codec, self._size = codecs.NUMBERS[settings.compression], settings.batch_bytes
+        self._contact, self._own = contact, own
+        #: Returns the client.
+        self.client = client
+        self._appender = Appender(client)
         #: Number of the next record of each partition, modulo 2^31.
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
-    def _settings_extra(self) -> Mapping[str, Any]:
-        # A retried batch is appended once and in order.
-        return {"enable_idempotence": True}
-
-    def _new_producer(self, transactional_id: str | None = None) -> aiokafka.AIOKafkaProducer:
-        producer = super()._new_producer(transactional_id)
-        transport = cast("BatchTransport", self.transport)
-        hasten(producer.client, transport.inputs.settings.attempt_seconds, transport.contact)
-        return producer
-
-    @property
-    def _contact(self) -> Contact:
-        return cast("BatchTransport", self.transport).contact
-
     def batch(self, size: int | None = None) -> RecordBatch:
-        """Return an empty record batch with a limit of bytes before compression; None: ``TRUEUP_BATCH_BYTES``.
-
-        Its ``append`` returns None when it is full.
-        """
-        settings = cast("BatchTransport", self.transport).inputs.settings
-        return RecordBatch(size or self.max_batch_size, codecs.NUMBERS[settings.compression])
+        """Return an empty record batch with a limit of bytes before compression; None: ``TRUEUP_BATCH_BYTES``."""
+        return RecordBatch(size or self._size, self._codec)
 
     async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
@@ -127,7 +128,7 @@ class BatchProducer(driver.Producer):
         """
         try:
             async with self._contact.within(self.request_timeout):
-                return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
+                return await producer_ids.take(self.client(), transactional_id, held)
         except TimeoutError:
             raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
 
@@ -139,7 +140,7 @@ class BatchProducer(driver.Producer):
         """
         try:
             async with self._contact.within(self.request_timeout):
-                return await provenance.describe(self._ensure_producer().client, app, changelog)
+                return await provenance.describe(self.client(), app, changelog)
         except TimeoutError:
             raise TimeoutError(f"no broker described {changelog} in {self.request_timeout:g} s") from None
 
@@ -147,10 +148,16 @@ class BatchProducer(driver.Producer):
         """Return the descriptions of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
             async with self._contact.within(self.request_timeout):
-                client = self._ensure_producer().client
+                client = self.client()
                 return [await provenance.identity(client, topic) for topic in topics]
         except TimeoutError:
             raise TimeoutError(f"no broker described the inputs in {self.request_timeout:g} s") from None
+
+    async def put(self, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
+        """Append one record, and wait until it is acknowledged; raises as `append`."""
+        batch = self.batch()
+        batch.extend([(key, value, None, [])])
+        await self.append([(batch, topic, partition)])
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.
@@ -161,13 +168,11 @@ class BatchProducer(driver.Producer):
         Raises TimeoutError if they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` if
         leaders report that they wait for replicas. This ends the process.
         """
-        producer = self._ensure_producer()
-        own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id
-        sealed = {}
+        own, sealed = self._own(), {}
         for batch, topic, partition in batches:
             place = TopicPartition(topic, partition)
             sequence = self._sequences[place]
-            seal = partial(batch.sealed, own.producer_id, own.producer_epoch, sequence)
+            seal = partial(batch.sealed, *own, sequence)
             sealed[place] = seal() if batch.size() < MANY else await asyncio.to_thread(seal)
             if batch.stamp is None:
                 self._sequences[place] = (sequence + batch.record_count()) % 2**31
@@ -185,3 +190,34 @@ class BatchProducer(driver.Producer):
             places = ", ".join(f"{at.topic}/{at.partition}" + (f" ({why[at]})" if at in why else "") for at in sealed)
             raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None
         return [offsets[place] for place in sealed]
+
+
+def identity_of(producer: AIOKafkaProducer) -> ProducerIdentity:
+    """Return the id of an idempotent producer that is started."""
+    manager = producer._txn_manager  # noqa: SLF001 - where it keeps its id
+    return ProducerIdentity(manager.producer_id, manager.producer_epoch)
+
+
+class FaustProducer(BatchProducer, driver.Producer):
+    """The producer of a Faust application."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        driver.Producer.__init__(self, *args, **kwargs)
+        transport = cast("BatchTransport", self.transport)
+        BatchProducer.__init__(
+            self,
+            transport.inputs.settings,
+            transport.contact,
+            lambda: self._ensure_producer().client,
+            lambda: identity_of(self._ensure_producer()),
+        )
+        self._attempt_seconds = transport.inputs.settings.attempt_seconds
+
+    def _settings_extra(self) -> Mapping[str, Any]:
+        # A retried batch is appended once and in order.
+        return {"enable_idempotence": True}
+
+    def _new_producer(self, transactional_id: str | None = None) -> AIOKafkaProducer:
+        producer = super()._new_producer(transactional_id)
+        hasten(producer.client, self._attempt_seconds, self._contact)
+        return producer

@@ -10,7 +10,7 @@ from state.events import Rejected
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
-from streams.faust.outputs import Heard, PackedBatch, put
+from streams.faust.outputs import Heard, PackedBatch
 from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, letter
@@ -54,7 +54,7 @@ class RoutedOutputs:
 
     async def note(self, partition: int, entry: bytes) -> None:
         """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, partition, None, entry)
+        await self.producer().put(self.settings.journal, partition, None, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
         """Produce the outputs of batches, each topic-partition's by time; raises as `PackedBatch.send`.

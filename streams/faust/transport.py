@@ -29,7 +29,7 @@ from streams.faust.contact import Contact
 from streams.faust.fetching import LoopConsumer
 from streams.faust.inputs import Inputs
 from streams.faust.places import Places
-from streams.faust.producing import BatchProducer
+from streams.faust.producing import BatchProducer, FaustProducer
 from streams.faust.standbys import Standbys
 from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
@@ -184,7 +184,7 @@ class BatchConsumer(Buffering):
         """Find out how many records open transactions delay."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
-        client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
+        client = cast("BatchProducer", self.app.producer).client()
         await self.held_back.look(ends, client)
 
     def samples(self) -> Iterator[Sample]:
@@ -314,7 +314,7 @@ class BatchTransport(driver.Transport):
     """The transport. Set its attributes before the start; ``standbys`` if copies are kept."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
-    Producer: ClassVar[type[BatchProducer]] = BatchProducer
+    Producer: ClassVar[type[FaustProducer]] = FaustProducer
     inputs: Inputs
     table: StateTable
     contact: Contact

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from time import monotonic
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -17,12 +16,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from streams.config.settings import Settings
 from streams.faust import offsets
-from streams.kafka import topics
+from streams.kafka import standstill, topics
+from streams.kafka.standstill import Standstill
 
 log = logging.getLogger("trueup")
 
-#: Pause between two requests for offsets; and how long offsets may stand still before the stage starts anyway, s.
-PAUSE_SECONDS, STILL_SECONDS = 1.0, 60.0
+#: Pause between two requests for offsets, s.
+PAUSE_SECONDS = 1.0
 #: Number of pauses between two log lines.
 _LINES: Final = 10
 
@@ -31,7 +31,7 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
     """Return once the stages before this one have handed on what the sources held, or ``stop`` is set.
 
     Returns at once if no source is for intake, or if the group has ever committed an offset. Returns with a warning if
-    nothing is handed on for `STILL_SECONDS`, or if the brokers do not tell the offsets.
+    nothing is handed on for `standstill.STILL_SECONDS`, or if the brokers do not tell the offsets.
     """
     before = settings.before
     if not before:
@@ -65,21 +65,19 @@ async def _handed_on(
     if not places:
         return True
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
-    least, since, asked = None, monotonic(), 0
+    still, asked = Standstill(), 0
     while not stop.is_set():
         stored = await offsets.reached(admin, group, places)
         left = sum(max(ends[each] - max(stored[each], first[each]), 0) for each in places)
         if not left:
             return True
-        if least is None or left < least:
-            least, since = left, monotonic()
-        elif monotonic() - since > STILL_SECONDS:
+        if still.at(left):
             log.warning(
                 "%s has not read %d records for %g s, so this stage no longer waits for it: of "
                 "what sources held before, forecasts may expire before their labels come",
                 group,
                 left,
-                STILL_SECONDS,
+                standstill.STILL_SECONDS,
             )
             return False
         if asked % _LINES == 0:

@@ -13,13 +13,13 @@ from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.client import stop
 from streams.faust.unpacking import Skips
+from streams.kafka import standstill
+from streams.kafka.standstill import Standstill
 
 log = logging.getLogger("trueup")
 
 #: Most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
 FETCH_BYTES: Final = 4 << 20
-#: Longest wait for anything of the topics, s: longer than a cluster takes to replace a broker.
-STILL_SECONDS: Final = 60.0
 #: Time between two log lines on the progress of reading, s.
 TELL_SECONDS: Final = 5.0
 
@@ -38,7 +38,7 @@ async def batches(
 
     Raises RuntimeError if ``whole`` is set, and records were deleted.
     Raises PoisonError if records cannot be read.
-    Raises KafkaError if the topics cannot be read, or nothing comes for `STILL_SECONDS`.
+    Raises KafkaError if the topics cannot be read, or nothing comes for `standstill.STILL_SECONDS`.
 
     ``whole``: whether every record must still be there.
     ``committed``: whether records of open and of aborted transactions are passed over.
@@ -70,7 +70,7 @@ async def batches(
             consumer.seek(place, offset)
         missing = {place: end[place] - offset for place, offset in at.items() if offset < end[place]}
         now = asyncio.get_running_loop().time
-        moved = told = now()
+        told, still = now(), Standstill()
         total = sum(missing.values())
         while missing:
             for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():
@@ -78,16 +78,13 @@ async def batches(
                     records = [each for each in records if each.offset < end[place]]  # noqa: PLW2901 - the others
                 if records:  # no record comes if a transaction's marker was the last one
                     yield place.topic, records
-            before = sum(missing.values())
             # Positions, because a transaction's marker is not a record.
             missing = {place: n for place in missing if (n := end[place] - await consumer.position(place)) > 0}
             left = sum(missing.values())
-            if left < before:
-                moved = now()
-            elif now() - moved > STILL_SECONDS:
+            if still.at(left):
                 raise KafkaTimeoutError(
-                    f"nothing of {', '.join(topics)} came for {STILL_SECONDS:g} s, and {left} of {total} offsets are "
-                    "left. Do the brokers that lead it answer?"
+                    f"nothing of {', '.join(topics)} came for {standstill.STILL_SECONDS:g} s, and {left} of {total} "
+                    "offsets are left. Do the brokers that lead it answer?"
                 )
             if now() - told >= TELL_SECONDS:
                 log.info("reading %s: %d of %d offsets", ", ".join(topics), total - left, total)

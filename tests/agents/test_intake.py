@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,21 +67,18 @@ class Producer:
         self.acknowledges.set()
         self.failure: Exception | None = None
 
-    def create_batch(self) -> Batch:
+    def batch(self) -> Batch:
         return Batch(900_000)
 
-    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[Any]":
+    async def append(self, batches: Sequence[tuple[Batch, str, int]]) -> list[int]:
         await asyncio.sleep(0)
-        self.sent.append((topic, partition, batch))
-        return asyncio.ensure_future(self._appended())
+        self.sent += [(topic, partition, batch) for batch, topic, partition in batches]
+        await self._acknowledged()
+        return [0] * len(batches)
 
     async def send_and_wait(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
         await self._acknowledged()
         self.announced.append((topic, partition, key, value))
-
-    async def _appended(self) -> Any:
-        await self._acknowledged()
-        return SimpleNamespace(offset=0)
 
     async def _acknowledged(self) -> None:
         await self.acknowledges.wait()
@@ -227,7 +224,8 @@ def scene(run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Scen
         monkeypatch.setattr(provenance, "identity", identity)
         monkeypatch.setattr(offsets, "committed", stored)
         monkeypatch.setattr(taken_up, "batches", written)
-        made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
+        made._consumer = scene.consumer
+        made._producer = made._sender.producer = cast("Any", scene.producer)
         return scene
 
     made: Scene = run(make())

@@ -14,7 +14,7 @@ from lab import broker as brokers
 from lab.broker import Broker
 from streams.config.settings import Settings
 from streams.faust.changelog import Changelog, FencedError
-from streams.faust.producing import BatchProducer
+from streams.faust.producing import FaustProducer
 from streams.kafka import topics
 
 FORGET_MS = 3000
@@ -48,7 +48,7 @@ async def workers(settings: Settings) -> AsyncIterator[tuple[Changelog, Changelo
     producers = []
     for name in ("zombie", "heir"):
         topology = build(settings, abort=lambda: None)
-        producer = cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
+        producer = cast("FaustProducer", topology.app.faust.producer_transport.create_producer())
         kafka = producer._producer = producer._new_producer()  # the service around it needs a running application
         producers.append(kafka)
         await kafka.start()

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from streams.config.settings import Settings
-from streams.faust.client import listen
+from streams.faust.client import hasten
 from streams.faust.contact import Contact
 from streams.kafka import topics
 from streams.kafka.sign_in import Tokens
@@ -36,7 +36,7 @@ def test_a_connection_is_replaced_once_its_token_is_due(stronghold: Fortress) ->
         tokens = Counting(lambda: stronghold.issuer.token(OPERATOR))
         options["sasl_oauth_token_provider"] = tokens
         client = AIOKafkaClient(bootstrap_servers=stronghold.sasl, **options)
-        listen(client, Contact(()))
+        hasten(client, 5.0, Contact(()))
         asked = []
         try:
             await client.bootstrap()
@@ -82,7 +82,7 @@ def test_what_is_renewed_is_used_by_the_next_connection_of_the_same_client(
     async def run() -> None:
         security = Settings.from_env(settings).security
         client = AIOKafkaClient(bootstrap_servers=settings["TRUEUP_BROKERS"], **security.client_options())
-        listen(client, Contact(()))
+        hasten(client, 5.0, Contact(()))
         try:
             with pytest.raises(KafkaConnectionError):
                 await client.bootstrap()

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from state import rescale as state_rescale
 from state.formats import ARITHMETIC
 from state.routes import RouteRow
 from streams.config import in_force
-from streams.faust import claims, offsets
+from streams.faust import offsets
 from streams.faust.claims import Claims
 from streams.faust.membership import Member
 from streams.faust.routed_outputs import RoutedOutputs
@@ -32,6 +33,15 @@ from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from tests.simulation.bugs import SOURCED, Bug, not_awaited, returning, unstamped
 from tests.simulation.plan import LASTING, LOAD, PROMOTE, RESCALE, SKIP, UPGRADE
+
+
+def _unclaimed(init: Any) -> Any:
+    def mutant(self: Claims, *given: Any) -> None:
+        init(self, *given)
+        producer: Any = self._changelog._producer()
+        producer.append = partial(unstamped(type(producer).append), producer)
+
+    return mutant
 
 
 def _claims_late(_: Any) -> Any:
@@ -221,9 +231,7 @@ MUTANTS: Final = {
     "what is known to be acknowledged is sent again": Bug([(ServedPartition, "unsaid", _again)], SOURCED),
     "an older label replaces a newer one": Bug([(RouteRow, "accepted", lambda _: lambda *_: True)], SOURCED),
     "an early label is forgotten": Bug([(RouteRow, "joined", lambda _: lambda *_: [])], SOURCED),
-    "commands write under no claim": Bug(
-        [(claims._Producer, "append", unstamped)], lambda plan: plan.task in (RESCALE, LOAD)
-    ),
+    "commands write under no claim": Bug([(Claims, "__init__", _unclaimed)], lambda plan: plan.task in (RESCALE, LOAD)),
     "a move claims when it writes, behind its look at what is there": Bug(
         [(rescale, "_claimed", _claims_late)], lambda plan: plan.task == RESCALE
     ),

@@ -115,6 +115,11 @@ class Producer:
     def batch(self, size: int | None = None) -> Batch:
         return Batch(size or self.size)
 
+    async def put(self, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
+        batch = self.batch()
+        batch.extend([(key, value, None, [])])
+        await self._append(batch, topic, partition)
+
     async def append(self, batches: Sequence[tuple[Batch, str, int]]) -> list[int]:
         return [await self._append(*each) for each in batches]
 

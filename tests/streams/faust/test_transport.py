@@ -23,7 +23,7 @@ from streams.config.settings import Settings
 from streams.faust import producing
 from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
-from streams.faust.producing import MANY, BatchProducer, RecordBatch
+from streams.faust.producing import MANY, FaustProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
 from streams.kafka import codecs
 from streams.records.merge import Batch
@@ -417,15 +417,15 @@ class Batched:
 
 
 @pytest.fixture
-def producer(run: Run, topology: Topology) -> BatchProducer:
-    async def make() -> BatchProducer:
-        return cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
+def producer(run: Run, topology: Topology) -> FaustProducer:
+    async def make() -> FaustProducer:
+        return cast("FaustProducer", topology.app.faust.producer_transport.create_producer())
 
-    return cast("BatchProducer", run(make()))
+    return cast("FaustProducer", run(make()))
 
 
 @pytest.mark.parametrize("settings", [Settings(compression=name) for name in codecs.NUMBERS], ids=codecs.NUMBERS)
-async def test_batch_is_packed_by_the_codec_of_the_settings(producer: BatchProducer, settings: Settings) -> None:
+async def test_batch_is_packed_by_the_codec_of_the_settings(producer: FaustProducer, settings: Settings) -> None:
     producer._producer = producer._new_producer()
     batch = producer.batch()
     assert batch.extend([(b"k", b"again and again " * 100, 7, [])] * 3) == 3
@@ -449,7 +449,7 @@ def test_a_batch_compressed_before_its_stamp_is_known_has_the_same_bytes() -> No
 
 
 @pytest.fixture
-def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
+def kafka(run: Run, producer: FaustProducer) -> Iterator[Any]:
     """Give the producer a client of Kafka that is not started and has a producer id."""
 
     async def make() -> Any:
@@ -465,7 +465,7 @@ def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
 @pytest.mark.usefixtures("kafka")
 @pytest.mark.parametrize(("bound", "given_up"), [(60.0, False), (0.5, True)])
 def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
-    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch, bound: float, *, given_up: bool
+    run: Run, producer: FaustProducer, monkeypatch: pytest.MonkeyPatch, bound: float, *, given_up: bool
 ) -> None:
     async def append(batches: dict[TopicPartition, bytes], waits: Callable[[], None]) -> dict[TopicPartition, int]:
         now = asyncio.get_running_loop().time
@@ -488,7 +488,7 @@ def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
 
 @pytest.mark.usefixtures("kafka")
 def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
-    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+    run: Run, producer: FaustProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bytes] = []
 
@@ -505,7 +505,7 @@ def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
 
 @pytest.mark.usefixtures("kafka")
 def test_append_gives_up_at_its_deadline_and_says_where(
-    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+    run: Run, producer: FaustProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(*_: object) -> dict[TopicPartition, int]:
         await asyncio.get_running_loop().create_future()

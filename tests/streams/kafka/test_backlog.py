@@ -12,7 +12,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from streams.config.settings import Settings
 from streams.faust import offsets
-from streams.kafka import backlog, topics
+from streams.kafka import backlog, standstill, topics
 
 #: The first record is the one at offset 3.
 FIRST, ENDS = 3, 10
@@ -59,7 +59,7 @@ def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(backlog, "STILL_SECONDS", 0.05)
+    monkeypatch.setattr(standstill, "STILL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from streams.config.settings import Settings
 from streams.faust import unpacking
-from streams.kafka import whole_topics
+from streams.kafka import standstill, whole_topics
 from tests.streams.fakes import record
 
 SETTINGS = Settings(app_id="mine")
@@ -108,5 +108,5 @@ def test_a_topic_that_moves_is_read_however_long_it_takes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert len(read(monkeypatch, Consumer({0: 40}, 0.9 * whole_topics.STILL_SECONDS))) == 40
+        assert len(read(monkeypatch, Consumer({0: 40}, 0.9 * standstill.STILL_SECONDS))) == 40
     assert "of 40 offsets" in caplog.text
