@@ -6,16 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research import datasets
+from research import calibrators, datasets
 from research.experiments import measure, run, streams
 from research.experiments.play import Stream, oppose, play
 from research.experiments.registry import REGISTRY
+from state.calibrators import REGISTRY as PRODUCT
 from state.calibrators import make
+from state.calibrators.platt import Platt
 from state.policy import DEFAULT_CALIBRATOR
 
 
 def test_experiments_have_the_names_that_they_are_found_by() -> None:
     assert [each.name for each in REGISTRY.values()] == list(REGISTRY)
+
+
+def test_a_calibrator_of_a_paper_takes_the_place_of_none_of_trueup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRODUCT, "beta", Platt)
+    with pytest.raises(ValueError, match="state/calibrators has 'beta', too"):
+        calibrators.register()
+    assert PRODUCT["beta"] is Platt
 
 
 def test_an_unknown_experiment_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
