@@ -26,14 +26,18 @@ ROW_BYTES: Final = 450
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _LIFT: Final = 128
+_NEAR: Final = int(_STEPS * APART)
 _ENTRY: Final = Struct("<IqB3b")
 _SIZE: Final = _ENTRY.size
 _MOST_BYTES: Final = _SIZE * KEPT
 _LETTER: Final = b"Y"
-_pack_entry: Final = _ENTRY.pack
-_entry_at: Final = _ENTRY.unpack_from
-_pack_number: Final = Struct("<I").pack
-_pack_slot: Final = Struct(">H").pack
+#: Where an entry has its time, how many outcomes taught, and their places.
+_SINCE: Final = 4
+_TAUGHT: Final = 12
+_PLACES: Final = 13
+#: What an entry has after its time, after one outcome: by the outcome's place, lifted.
+_FIRST: Final = [Struct("<B3b").pack(1, place - _LIFT, 0, 0) for place in range(2 * _LIFT)]
+_BYTES: Final = [bytes((value,)) for value in range(256)]
 _since_at: Final = Struct("<4xq").unpack_from
 
 
@@ -73,32 +77,39 @@ class Entities:
         ``now``: stream time, ms.
         ``memory_ms``: how long an entity is remembered.
         """
-        key = _LETTER + config + _pack_slot(entity % ROWS) + stream.encode()  # `Kind.key` takes six times as long
+        # `Kind.key` takes six times as long.
+        key = b"%b%b%b%b" % (_LETTER, config, (entity % ROWS).to_bytes(2, "big"), stream.encode())
         row = self._changed.get(key)
         if row is None:
             row = self._last.get(key)
         if row is None:
             stored = self._get(key)
             row = b"" if stored is None else ENTITIES.open(stored, _whole)
-        place = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5) - _LIFT  # `round`, without a call
+        lifted = int(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP) + _LIFT + 0.5)  # `round`, without a call
         while row and now - _since(row, 0) > memory_ms:
             row = row[_SIZE:]
-        at = _found(row, _pack_number(entity))
+        name = entity.to_bytes(4, "little")
+        at = _found(row, name) if row else -1
         if at < 0:
             at = len(row)
             while at and _since(row, at - _SIZE) > now:
                 at -= _SIZE
-            entry = _pack_entry(entity, now, 1, place, 0, 0)
+            entry = b"%b%b%b" % (name, now.to_bytes(8, "little", signed=True), _FIRST[lifted])
         else:
-            _, since, n, *places = _entry_at(row, at)
-            if n == MOST or min([abs(place - each) for each in places[:n]]) < _STEPS * APART:
+            n = row[at + _TAUGHT]
+            if n == MOST:
                 return False
-            places[n] = place
-            entry = _pack_entry(entity, since, n + 1, *places)
+            first, end = at + _PLACES, at + _PLACES + n
+            for k in range(first, end):
+                if -_NEAR < lifted - (row[k] + _LIFT) % 256 < _NEAR:
+                    return False
+            place, rest = _BYTES[(lifted - _LIFT) % 256], row[end + 1 : at + _SIZE]
+            entry = b"%b%b%b%b%b" % (row[at : at + _TAUGHT], _BYTES[n + 1], row[first:end], place, rest)
+            since = row[at + _SINCE : at + _TAUGHT]
             row = row[:at] + row[at + _SIZE :]
-            while at < len(row) and _since(row, at) == since:
+            while row[at + _SINCE : at + _TAUGHT] == since:
                 at += _SIZE
-        row = row[:at] + entry + row[at:]
+        row = b"%b%b%b" % (row[:at], entry, row[at:])
         self._changed[key] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
 

@@ -5,14 +5,11 @@ check their own blocks. This checksum also covers the way between them, so a row
 never learnt from.
 """
 
-from struct import Struct, error
+from struct import error
 from typing import Final
 
 from state.quick import checksum
 
-_CRC: Final = Struct("<I")
-_pack_crc: Final = _CRC.pack
-_crc_at: Final = _CRC.unpack_from
 _BYTES: Final = [bytes((value,)) for value in range(256)]
 #: Bytes a frame adds to its payload.
 OVERHEAD: Final = 6
@@ -48,8 +45,8 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     ``kind, version``: both 0 to 255. ``kind`` is the letter of the row's key.
     ``payload``: any bytes.
     """
-    body = _BYTES[kind] + _BYTES[version] + payload
-    return body + _pack_crc(checksum(body))
+    body = b"%b%b%b" % (_BYTES[kind], _BYTES[version], payload)
+    return body + checksum(body).to_bytes(4, "little")
 
 
 def unseal(kind: int, version: int, frame: bytes) -> bytes:
@@ -59,7 +56,7 @@ def unseal(kind: int, version: int, frame: bytes) -> bytes:
     """
     if len(frame) < OVERHEAD:
         raise CorruptFrame(f"a frame of {len(frame)} bytes is shorter than its own header")
-    if checksum(frame[:-4]) != _crc_at(frame, len(frame) - 4)[0]:
+    if checksum(frame[:-4]).to_bytes(4, "little") != frame[-4:]:
         raise CorruptFrame(f"checksum of a {chr(frame[0])!r} row differs from its content")
     if frame[0] != kind:
         raise CorruptFrame(f"found a {chr(frame[0])!r} row where a {chr(kind)!r} row belongs")

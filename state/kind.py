@@ -197,11 +197,11 @@ class Kind(Generic[T]):
 
         Raises CorruptFrame if the row is not intact, or not of this kind and one of its versions.
         """
-        return self._parsed(unseal(self.letter[0], version or self.version, row), parse, *more)
+        return self._parsed(unseal(self.letter[0], version or self.version, row), parse, more)
 
-    def _parsed(self, payload: bytes, parse: Callable[..., Parsed], *more: Any) -> Parsed:  # noqa: ANN401 - as `open`
+    def _parsed(self, payload: bytes, parse: Callable[..., Parsed], more: tuple[Any, ...]) -> Parsed:
         try:
-            return parse(payload, *more)
+            return parse(payload, *more) if more else parse(payload)
         except CorruptFrame:
             raise
         except DAMAGE as exc:
@@ -214,7 +214,7 @@ class Kind(Generic[T]):
     def parse(self, key: bytes, payload: bytes, get: Get) -> T:
         """Return the value of a payload; like `read`, for a kind with one version."""
         more = () if self._asks is None else self._asks(key, get)
-        return cast("T", self._parsed(payload, self.forms[self.version].decode, *more))
+        return cast("T", self._parsed(payload, self.forms[self.version].decode, more))
 
     def encode(self, value: T) -> bytes:
         """Return the row of a value."""

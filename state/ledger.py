@@ -54,6 +54,10 @@ _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
+#: Bytes of the head, before the names of calibrator and stream, and of a length: read once an event.
+_OF_HEAD: Final = HEAD.size
+_OF_NAMES: Final = _NAMES.size
+_OF_LENGTH: Final = _LENGTH.size
 _WEIGHTS: Final = Struct("<2d")
 #: Flag in the status: the event counts by weight. Its weight and chance follow the names.
 WEIGHED: Final = 0x80
@@ -260,13 +264,15 @@ class LedgerRow:
     @staticmethod
     def decode(payload: bytes) -> "LedgerRow":
         """Read a payload; raises as `state.kind.Kind.decode` says."""
+        status: int  # `struct` does not say it
+        flags: int
         status, flags, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = _head_of(
             payload
         )
         kind = flags & ~FLAGS
-        at = HEAD.size + _NAMES.size + payload[HEAD.size + 4] + payload[HEAD.size + 5]
+        at = _OF_HEAD + _OF_NAMES + payload[_OF_HEAD + 4] + payload[_OF_HEAD + 5]
         row = LedgerRow(
-            status & ~WEIGHED, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[HEAD.size : at]
+            status & ~WEIGHED, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[_OF_HEAD:at]
         )
         row.as_of, row.number, row.window, row.entity = as_of, number, window, entity
         row.frozen = flags & FROZEN > 0
@@ -291,7 +297,7 @@ class LedgerRow:
             row.groups = tuple([payload[i] | payload[i + 1] << 8 for i in range(at, at + 2 * n, 2)])
             at += 2 * n
         if flags & BANDED:
-            end = at + _LENGTH.size + _length(payload, at)
+            end = at + _OF_LENGTH + _length(payload, at)
             row.marks = payload[at:end]
             at = end
         if flags & SHADOWED:

@@ -21,6 +21,8 @@ Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
 _pack_ends: Final = banding.ENDS.pack
+#: The segments of a forecast without any; never changed.
+_NO_SEGMENTS: Final[list[Evidence]] = []
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -45,9 +47,6 @@ class Marker:
         #: Counts of the whole stream, by hash of the bands; and of segments, by hash of the bands, layout and slot.
         self._counts: dict[bytes, Live[BandCounts]] = {}
         self._by_segment: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
-        #: Marks by served and raw band, kept if the stream has no points: the bytes before an interval, the bytes after
-        #: it, the band's name, points. Without intervals the first part has all bytes.
-        self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
         #: Half the width of intervals in standard deviations; 0 without intervals.
@@ -65,6 +64,9 @@ class Marker:
         self._by_chance: bool = policy is not None and bool(policy.label_rate)
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
+        #: Marks by served and raw band, kept if the stream has no points: the bytes before an interval, the bytes after
+        #: it, the band's name, points. Without intervals the first part has all bytes.
+        self._said: list[tuple[bytes, bytes, str, int | None] | None] = [None] * max(self._width * self._width, 1)
         if bands is not None and bands.moving:
             self._thresholds = live(stream, kinds.THRESHOLDS, lambda: Thresholds.of(bands), self._layout)
 
@@ -96,7 +98,7 @@ class Marker:
             self._counting(touched, self._layout, self._width).issue(before, now, now_ms // DAY_MS)
             for slot in groups:
                 self._counting_in(touched, self._layout, layout, slot, self._width).issue(before, now, 0)
-        said = self._said.get(now << 8 | before)
+        said = self._said[now * self._width + before]
         if said is None:
             points = None if self._points is None else self._points.of(p)
             name = "" if bands is None else bands.names[now]
@@ -104,7 +106,7 @@ class Marker:
             made = Marks(self._layout, self._width, before, now, name, points, end, end).encode()
             said = (made[: banding.HEAD], name.encode(), name, points) if self.wide else (made, b"", name, points)
             if points is None:
-                self._said[now << 8 | before] = said
+                self._said[now * self._width + before] = said
         head, tail, name, points = said
         if not self.wide:
             return head, name, points, None, None, ""
@@ -112,7 +114,7 @@ class Marker:
         if why:
             marks = Marks(self._layout, self._width, before, now, name, points, low, high, why)
             return marks.encode(), name, points, low, high, why
-        return head + _pack_ends(low, high) + tail, name, points, low, high, ""
+        return b"%b%b%b" % (head, _pack_ends(low, high), tail), name, points, low, high, ""
 
     def _left(
         self,
@@ -155,8 +157,10 @@ class Marker:
         found = self._whole
         if found is None:
             found = self._whole = self._said_of(*kinds.WHOLE)
-        segments: list[Evidence] = []
         touched[found.key] = found.value
+        if not groups:
+            return found.value, _NO_SEGMENTS
+        segments: list[Evidence] = []
         for slot in groups:
             live = self._evidence.get((layout, slot))
             if live is None:
@@ -188,6 +192,8 @@ class Marker:
         if not width:
             return
         bands, before, now = marks[banding.LAYOUT : banding.WIDTH], marks[banding.BEFORE], marks[banding.NOW]
+        if bands == self._layout:
+            bands = self._layout  # whose hash is known
         stands = round(UNIT * chances.weight(row.chance)) if self._by_chance else UNIT
         self._counting(touched, bands, width).resolve(before, now, known, ones, now_ms // DAY_MS, stands)
         for slot in row.groups:

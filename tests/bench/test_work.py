@@ -63,14 +63,15 @@ def calls_an_event(policy: Policy, said: Callable[[float], str] = '"p":{:.4f}'.f
 #: count it by hour and day. One at most is the check of labels and the step of Newton, which all calibrators share.
 #: Half of one is that an answer is made in one place, the first time and again.
 #: Of the last two, six are the proximal step, three the isotonic regression, and six the run of equal labels. One
-#: writes the JSON of an output, whichever it is.
+#: writes the JSON of an output, whichever it is. Some three ask for a length in `state.quick.search`, which compiled
+#: code reads without a call.
 @pytest.mark.parametrize(
     ("calibrator", "most"),
     [
         ("histogram", 83),
         ("platt+regret_matching", 101),
-        ("prudent", 126),
-        (DEFAULT_CALIBRATOR, 139),
+        ("prudent", 127),
+        (DEFAULT_CALIBRATOR, 140),
     ],
 )
 def test_an_event_costs_no_more_calls_than_it_did(calibrator: str, most: float) -> None:
@@ -101,9 +102,9 @@ def test_segments_of_classes_and_numbers_cost_no_more_calls_than_they_did(
     assert calls_an_event(named, said=lambda p: said(p) + carried) <= plain + segments
 
 
-#: Bands are 7 of them, intervals 20 and entities 17. `tests.bench.parts --marked` has the time that they take compiled.
+#: Bands are 6 of them, intervals 19 and entities 16. `tests.bench.parts --marked` has the time that they take compiled.
 def test_bands_intervals_and_entities_cost_no_more_calls_than_they_did() -> None:
     assert (
         calls_an_event(POLICIES["all three"], said='"p":{0:.4f},"account":"a{0}"'.format)
-        <= calls_an_event(Policy()) + 40
+        <= calls_an_event(Policy()) + 39
     )
