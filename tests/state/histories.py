@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from agents import compiled
 from state import kinds, served
 from state.bands import Bands, Points
 from state.coverage import Coverage
@@ -29,10 +31,14 @@ from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served
 from tests.night import EXAMPLES
 
+#: For tests that replace what compiled code calls without a look-up, as `judged_at_once` does, or derive a class from a
+#: compiled one.
+INTERPRETED: Final = pytest.mark.skipif(compiled.runs(), reason="compiled code cannot be replaced or derived from")
+
 
 @contextmanager
 def judged_at_once() -> Iterator[None]:
-    """Let every outcome count in the scores, as after a warm-up."""
+    """Let every outcome count in the scores, as after a warm-up; only where this runs interpreted."""
 
     def admits(self: SegmentWarmUp, *_: int) -> bool:
         self.since = 1

@@ -8,7 +8,7 @@ from state.events import Event, Forecast, Outcome
 from state.frames import CorruptFrame, OtherFormat, seal, unseal
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from tests.state.histories import judged_at_once
+from tests.state.histories import INTERPRETED, judged_at_once
 
 POLICIES = Policies(default=Policy("twospeed", shadow=(Challenger("platt", {}),), segments=("country",)))
 
@@ -30,6 +30,7 @@ def check(rows: dict[bytes, bytes]) -> None:
     formats.check(lambda prefix: next(((k, rows[k]) for k in sorted(rows) if k.startswith(prefix)), None), POLICIES)
 
 
+@INTERPRETED
 def test_rows_of_this_build_are_read(stored: dict[bytes, bytes]) -> None:
     check(stored)
     check({})

@@ -17,7 +17,7 @@ from state.policy import Challenger, Policy
 from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
 from tests.holding import shown
-from tests.state.histories import STEADY, Worker
+from tests.state.histories import INTERPRETED, STEADY, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -212,6 +212,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(calibrators.REGISTRY, "told", Told)
 
 
+@INTERPRETED
 @pytest.mark.usefixtures("told")
 def test_a_calibrator_that_uses_segments_is_told_them() -> None:
     policy = Policy("told", segments=NAMES, pairs=PAIRS)
@@ -221,6 +222,7 @@ def test_a_calibrator_that_uses_segments_is_told_them() -> None:
     assert answer.p == (2 + 66 + 129) / 1000
 
 
+@INTERPRETED
 @pytest.mark.usefixtures("told")
 def test_a_challenger_that_uses_segments_is_told_them_beside_a_champion_that_does_not() -> None:
     policy = Policy("platt", segments=("country",), shadow=(Challenger("told", {}),))
@@ -230,6 +232,7 @@ def test_a_challenger_that_uses_segments_is_told_them_beside_a_champion_that_doe
     assert [entry and entry.shadows[0].p for entry in entries] == [0.002, 0.001]
 
 
+@INTERPRETED
 @pytest.mark.usefixtures("told")
 def test_names_are_part_of_the_configuration_only_where_they_change_what_is_served() -> None:
     for calibrator, changes in (("platt", False), ("told", True)):
