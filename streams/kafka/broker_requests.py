@@ -49,7 +49,7 @@ def request(version: type[Any]) -> type[Any]:
             try:
                 return super().prepare(versions)
             except NotImplementedError as exc:
-                raise BrokersError("the brokers are too old: trueup needs Apache Kafka 2.8 or newer") from exc
+                raise BrokersError("the brokers are too old: trueup needs Apache Kafka 3.6 or newer") from exc
 
     return Made
 

@@ -21,9 +21,8 @@ from streams.kafka.owners import listed
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
-#: Setting that limits how far a record's timestamp may be ahead of the broker's clock, ms; and its name before Kafka
-#: 3.6.
-AHEAD, AHEAD_BEFORE = "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"
+#: Setting that limits how far a record's timestamp may be ahead of the broker's clock, ms. Brokers before 3.6 lack it.
+AHEAD = "message.timestamp.after.max.ms"
 #: How long the changelog keeps deletions, ms. A disk that was away for at most half of it can still be updated.
 DELETE_RETENTION_MS = 7 * 86_400_000
 
@@ -328,7 +327,7 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
             f"kafka-configs.sh changes that, or lower {topic.setting}"
         )
     if topic.ahead_ms is not None and configs.get("message.timestamp.type") != "LogAppendTime":
-        ahead = configs.get(AHEAD, configs.get(AHEAD_BEFORE, "unknown"))
+        ahead = configs.get(AHEAD, "unknown")
         if not ahead.isdigit() or int(ahead) > topic.ahead_ms:
             problems.append(
                 f"topic {topic.name} has {AHEAD}={ahead}, it must be at most {topic.ahead_ms} (TRUEUP_AHEAD_SECONDS): "
