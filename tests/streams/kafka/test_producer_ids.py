@@ -91,5 +91,5 @@ def test_the_request_is_as_the_protocol_has_it() -> None:
 
 
 def test_a_broker_that_is_too_old_is_said_to_be() -> None:
-    with pytest.raises(BrokersError, match=r"needs Apache Kafka 2\.8 or newer"):
+    with pytest.raises(BrokersError, match=r"needs Apache Kafka 3\.6 or newer"):
         InitProducerId("id", 10_000, 7, 3, {}).prepare({22: (0, 2)})
