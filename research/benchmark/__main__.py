@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except FileNotFoundError as exc:
             skipped[str(exc)] = None
     rows = [summary.row(*each) for each in played] if many else []
-    lines = [*markdown(summary.table(rows) if rows else table(played))] + [f"\nSkipped: {note}" for note in skipped]
+    tables = [summary.table(rows), summary.standings(rows)] if rows else [table(played)]
+    lines = [line for each in tables for line in markdown(each)] + [f"\nSkipped: {note}" for note in skipped]
     print("\n".join(lines))
     if not played:
         return 1

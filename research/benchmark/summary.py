@@ -25,8 +25,8 @@ class Row(NamedTuple):
     ----------
     by_day
         The default beside raw, with errors by day in place of week.
-    best
-        The rival that was best in log loss.
+    best, beside_best
+        The rival that was best in log loss, and the default beside it.
     segmented
         The default with segments beside MCGrad, where the stream has segments and both were played.
     """
@@ -35,13 +35,8 @@ class Row(NamedTuple):
     judged: Mapping[str, Judged]
     by_day: Judged
     best: str
-    beside: Mapping[str, Judged]
+    beside_best: Judged
     segmented: Judged | None
-
-    @property
-    def beside_best(self) -> Judged:
-        """The default beside the rival that was best."""
-        return self.beside[self.best]
 
     @property
     def ours(self) -> Judged:
@@ -68,8 +63,7 @@ def row(stream: Dated, served: Mapping[str, Floats], judged: Mapping[str, Judged
         return judge(stream, {rival: served[rival], name: served[name]}, beside=rival, days=days)[name]
 
     segmented = beside(*SEGMENTED) if all(name in served for name in SEGMENTED) else None
-    of_rivals = {rival: beside(OURS, rival) for rival in rivals}
-    return Row(stream, judged, beside(OURS, RAW, DAY), best, of_rivals, segmented)
+    return Row(stream, judged, beside(OURS, RAW, DAY), best, beside(OURS, best), segmented)
 
 
 def table(rows: Sequence[Row]) -> TextTable:
@@ -110,29 +104,41 @@ def counted(rows: Sequence[Row]) -> str:
     harmed = [each.stream.name for each in rows if each.harmed]
     by_day = [each.stream.name for each in rows if _harmed(each.by_day)]
     behind = [each.stream.name for each in rows if each.behind]
-    best = sum(each.beside_best.log_loss.value <= 0 for each in rows)
+    beyond = [
+        each.stream.name for each in rows if each.beside_best.log_loss.value > ERRORS * each.beside_best.log_loss.error
+    ]
     segmented = [each.segmented.log_loss.value for each in rows if each.segmented]
     return (
         f"Worse than raw beyond {ERRORS:.0f} errors: {', '.join(harmed) or 'nowhere'}; by day: "
         f"{', '.join(by_day) or 'nowhere'}. More than {BEHIND:.1%} behind the best rival: "
-        f"{', '.join(behind) or 'nowhere'}. Not behind, of {len(rows)}: all rivals {best}. Not behind each rival, "
-        f"behind by more than {BEHIND:.1%}, and beyond {ERRORS:.0f} errors: {tally(rows)}. "
+        f"{', '.join(behind) or 'nowhere'}; beyond {ERRORS:.0f} errors: {', '.join(beyond) or 'nowhere'}. "
         f"With segments not behind MCGrad: {sum(value <= 0 for value in segmented)} of {len(segmented)}."
     )
 
 
-def tally(rows: Sequence[Row]) -> str:
-    """Return of each rival on how many streams the default is not behind, far behind, and behind beyond errors."""
-    said = []
-    for rival in rows[0].beside if rows else ():
-        found = [each.beside[rival].log_loss for each in rows if rival in each.beside]
+def standings(rows: Sequence[Row]) -> TextTable:
+    """Return how each contender without segments stands beside the best of all others, stream by stream."""
+    names = [name for name in rows[0].judged if name not in (RAW, *SEGMENTED)]
+    cells = []
+    for name in names:
+        behind = []
+        for each in rows:
+            best = min(1.0 + each.judged[other].log_loss.value for other in names if other != name)
+            behind.append((1.0 + each.judged[name].log_loss.value) / best - 1.0)
         counts = (
-            sum(each.value <= 0 for each in found),
-            sum(each.value > BEHIND for each in found),
-            sum(each.value > ERRORS * each.error for each in found),
+            sum(each <= 0 for each in behind),
+            sum(each > BEHIND for each in behind),
+            sum(_harmed(each.judged[name]) for each in rows),
         )
-        said.append(f"{rival} {', '.join(map(str, counts))} of {len(found)}")
-    return "; ".join(said)
+        cells.append((name, *map(str, counts), f"{100 * np.median(behind):+.2f}", f"{100 * max(behind):+.1f}"))
+    head = (
+        "contender", "behind nobody", f"more than {BEHIND:.1%} behind", "worse than raw", "median behind, %", "most, %"
+    )  # fmt: skip
+    note = (
+        f"Of {len(rows)} streams: log loss beside the contender that was the best of all others there. Worse than raw: "
+        f"in log loss or Brier score, beyond {ERRORS:.0f} errors."
+    )
+    return TextTable("Contenders beside each other", head, cells, note)
 
 
 def _harmed(ours: Judged) -> bool:

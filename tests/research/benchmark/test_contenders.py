@@ -68,10 +68,12 @@ def test_the_default_stands_beside_raw_and_the_best_rival() -> None:
     assert good.beside_best.log_loss == (0.0, 0.0, 0.0)
     assert (good.harmed, good.behind, bad.harmed, bad.behind) == (False, False, True, True)
     assert summary.counted([good, bad]) == (
-        "Worse than raw beyond 2 errors: made; by day: made. More than 0.5% behind the best rival: made. Not behind, "
-        "of 2: all rivals 1. Not behind each rival, behind by more than 0.5%, and beyond 2 errors: right 1, 1, 1 of 2; "
-        "worse 1, 1, 1 of 2. With segments not behind MCGrad: 0 of 0."
+        "Worse than raw beyond 2 errors: made; by day: made. More than 0.5% behind the best rival: made; beyond 2 "
+        "errors: made. With segments not behind MCGrad: 0 of 0."
     )
+    of = {name: counts for name, *counts in summary.standings([good, bad]).rows}
+    assert (of["trueup"][:3], of["right"][:3]) == (["1", "1", "1"], ["2", "0", "0"])
+    assert of["worse"][:2] == ["0", "2"], "behind the one that is right"
 
 
 @pytest.mark.parametrize(
