@@ -34,8 +34,8 @@ def simulation(*arguments: str) -> str:
 
 def test_histories_end_as_they_must() -> None:
     # Among them are tasks of every kind, and lost tails.
-    said = simulation("--histories", "100", "--seconds", "900", "--jobs", "2")
-    assert "100 histories" in said, said
+    said = simulation("--histories", "300", "--seconds", "900", "--jobs", "2")
+    assert "300 histories" in said, said
 
 
 def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:
