@@ -11,7 +11,7 @@ from typing import Final
 
 from state.forecasts import QUANTILES
 from state.kind import CONFIG, STREAM, Form, KeyPart, Kind, Moves
-from state.quick import checksum
+from state.quick import BYTES, checksum
 
 #: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
 #: docs/explanation/calibrators.md, *What was tried*.
@@ -37,7 +37,6 @@ _TAUGHT: Final = 12
 _PLACES: Final = 13
 #: What an entry has after its time, after one outcome: by the outcome's place, lifted.
 _FIRST: Final = [Struct("<B3b").pack(1, place - _LIFT, 0, 0) for place in range(2 * _LIFT)]
-_BYTES: Final = [bytes((value,)) for value in range(256)]
 _since_at: Final = Struct("<4xq").unpack_from
 
 
@@ -103,8 +102,8 @@ class Entities:
             for k in range(first, end):
                 if -_NEAR < lifted - (row[k] + _LIFT) % 256 < _NEAR:
                     return False
-            place, rest = _BYTES[(lifted - _LIFT) % 256], row[end + 1 : at + _SIZE]
-            entry = b"%b%b%b%b%b" % (row[at : at + _TAUGHT], _BYTES[n + 1], row[first:end], place, rest)
+            place, rest = BYTES[(lifted - _LIFT) % 256], row[end + 1 : at + _SIZE]
+            entry = b"%b%b%b%b%b" % (row[at : at + _TAUGHT], BYTES[n + 1], row[first:end], place, rest)
             since = row[at + _SINCE : at + _TAUGHT]
             row = row[:at] + row[at + _SIZE :]
             while row[at + _SINCE : at + _TAUGHT] == since:

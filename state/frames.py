@@ -8,9 +8,8 @@ never learnt from.
 from struct import error
 from typing import Final
 
-from state.quick import checksum
+from state.quick import BYTES, checksum
 
-_BYTES: Final = [bytes((value,)) for value in range(256)]
 #: Bytes a frame adds to its payload.
 OVERHEAD: Final = 6
 
@@ -45,7 +44,7 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     ``kind, version``: both 0 to 255. ``kind`` is the letter of the row's key.
     ``payload``: any bytes.
     """
-    body = b"%b%b%b" % (_BYTES[kind], _BYTES[version], payload)
+    body = b"%b%b%b" % (BYTES[kind], BYTES[version], payload)
     return body + checksum(body).to_bytes(4, "little")
 
 

@@ -13,6 +13,8 @@ log1p: Final = math.log1p
 tanh: Final = math.tanh
 #: The CRC-32 of bytes.
 checksum: Final = crc32
+#: One byte, by its value.
+BYTES: Final = [bytes((value,)) for value in range(256)]
 
 
 def search(items: tuple[float, ...], value: float) -> int:

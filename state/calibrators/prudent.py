@@ -10,7 +10,7 @@ from state.calibrators.by_segment import BySegment
 from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
-from state.quick import new
+from state.quick import BYTES, new
 
 #: Outcomes after which draws begin even without evidence for `TwoSpeed`: an adversary may answer with ones alone as
 #: long as .5 is served.
@@ -97,9 +97,9 @@ class Prudent(Calibrator):
             else:
                 slots = slots_of(groups)
         if self.learnt < DRAWN and not self._map.evident():
-            return new(Answer, (p, p, _HEADS[many] + ticket + slots))
+            return new(Answer, (p, p, BYTES[many] + ticket + slots))
         _, draw, drawn = self._drawn.predict(p, x, key, groups)
-        return new(Answer, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
+        return new(Answer, (p, draw, BYTES[many | _DRAWN] + ticket + drawn))
 
     def breaks(self) -> list[float]:
         return self._map.breaks()
@@ -138,7 +138,7 @@ class Prudent(Calibrator):
         if not ticket[0] & _DRAWN:
             return ticket
         end = len(ticket) - 2 * (ticket[0] & _SLOTS)
-        return _HEADS[ticket[0] & _SLOTS] + ticket[1 : end - _PLAYED] + ticket[end:]
+        return BYTES[ticket[0] & _SLOTS] + ticket[1 : end - _PLAYED] + ticket[end:]
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         many = ticket[0] & _SLOTS
@@ -178,10 +178,6 @@ class Prudent(Calibrator):
     def _delay(self, outstanding: int) -> int:
         drawn = self._drawn.learnt
         return -(-outstanding * self.learnt // drawn) if drawn else 0
-
-
-#: First bytes of tickets, by value.
-_HEADS: Final = [bytes((value,)) for value in range(256)]
 
 
 def _parts(ticket: bytes) -> tuple[bytes, bytes, bytes]:
