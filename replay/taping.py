@@ -178,7 +178,7 @@ class Taping:
         if self._note_bands:
             self._band(of, row)
         if self._note_ends is not None:
-            said = banding.marks(row.marks) if row.marks else banding.UNMARKED
+            said = banding.marks(row.marks)
             for note, end in zip(self._note_ends, (said.low, said.high), strict=True):
                 note(NAN if end is None else end)
         if self._note_slots:

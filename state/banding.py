@@ -151,8 +151,14 @@ class Marks(NamedTuple):
         return _MARKS.pack(size, layout, width, before, now, flags, points or 0, len(name)) + rest
 
 
+#: Marks of a stream without bands, points and intervals.
+_UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
+
+
 def marks(payload: bytes) -> Marks:
-    """Read what `Marks.encode` wrote."""
+    """Read what `Marks.encode` wrote; without bytes there are none."""
+    if not payload:
+        return _UNMARKED
     _, layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
     low = high = None
     at = HEAD
@@ -161,10 +167,6 @@ def marks(payload: bytes) -> Marks:
         at += ENDS.size
     band, why = payload[at : at + size].decode(), payload[at + size :].decode()
     return Marks(layout, width, before, now, band, points if flags & _POINTS else None, low, high, why)
-
-
-#: Marks of a stream without bands, points and intervals.
-UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
 
 
 def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:

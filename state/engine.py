@@ -42,7 +42,6 @@ from state.fence import (
 )
 from state.forecasts import admits
 from state.ledger import LedgerRow
-from state.marking import UNMARKED
 from state.policy import DEFAULT_TTL_MS
 from state.tickets import Tickets
 
@@ -187,8 +186,7 @@ class Partition(Tickets):
             self._reject(letter)
             return
         self.fence.fates[FORECAST_DUPLICATE] += 1
-        said = marks(row.marks)[4:] if row.marks else UNMARKED[1:]
-        self._answered(forecast, row, row.calibrator, row.config, said)
+        self._answered(forecast, row, row.calibrator, row.config, marks(row.marks)[4:])
 
     def _park(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
         """Keep an outcome until its forecast comes."""
