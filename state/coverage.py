@@ -5,6 +5,7 @@ ones: analysts label the highest scores, customers report every fraud, and nobod
 calibrator sees only labels; the engine also sees the forecasts without one.
 """
 
+from bisect import bisect_right
 from struct import Struct
 from typing import Final, Self
 
@@ -169,14 +170,7 @@ class Coverage:
         Returns whether ``uncovered`` changed; ``now_ms`` is stream time.
         """
         cells = self._cells
-        cell, end = 0, len(cells) // 3
-        while cell < end:  # `bisect`, without a copy of where cells begin
-            middle = (cell + end) >> 1
-            if cells[3 * middle] <= born:
-                cell = middle + 1
-            else:
-                end = middle
-        cell -= 1  # the last one that begins then or before
+        cell = bisect_right(cells[::3], born) - 1  # the last one that begins then or before
         if cell < 0:
             return False
         if cells[3 * cell + 2] < cells[3 * cell + 1]:
