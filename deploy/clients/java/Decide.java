@@ -59,16 +59,23 @@ public class Decide implements AutoCloseable {
         consumer.assign(all);
         consumer.seekToEnd(all);
         all.forEach(consumer::position); // settled before the first forecast is sent
-        while (!knows(producer, forecasts)) {} // a first question may take longer than the budget
+        know(forecasts);
         reader.setDaemon(true);
         reader.start();
     }
 
-    private static boolean knows(KafkaProducer<String, String> producer, String topic) {
-        try {
-            return !producer.partitionsFor(topic).isEmpty();
-        } catch (org.apache.kafka.common.errors.TimeoutException slow) {
-            return false;
+    /** Ask for the partitions, for a minute at most: the first answer may take longer than the budget. */
+    private void know(String topic) {
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+        while (true) {
+            try {
+                producer.partitionsFor(topic);
+                return;
+            } catch (org.apache.kafka.common.errors.TimeoutException slow) {
+                if (System.nanoTime() > end) {
+                    throw slow;
+                }
+            }
         }
     }
 
