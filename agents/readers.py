@@ -9,6 +9,7 @@ unhealthy. A router and an intake have such a process, too: *the parent* is the 
 import asyncio
 import ctypes
 import errno
+import gc
 import logging
 import os
 import signal
@@ -183,6 +184,7 @@ class Readers:
     def _serve(self) -> NoReturn:
         status = 1
         try:
+            gc.freeze()  # closing a database of the parent would wait for threads that this process does not have
             end_with_parent(signal.SIGKILL)  # also while it is stopped and cannot read the pipe
             for each in STOPS:  # a terminal sends them to all; the parent ends this process
                 signal.signal(each, signal.SIG_IGN)

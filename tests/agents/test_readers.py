@@ -1,5 +1,6 @@
 """Readers have a process of their own: it says what its parent is, and ends with it."""
 
+import gc
 import logging
 import os
 import signal
@@ -9,14 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from rocksdict import Rdict
 
 from agents import readers
 from agents.readers import STOPS, Readers, ReadersError, Vitals
-from agents.server import Server
+from agents.server import Response, Server
 from lab.scrape import get
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
@@ -77,6 +80,24 @@ def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(m
         assert asked(made, "/metrics")[0] == 503
         made.answer(ChangeSource(lambda: b"late 1\n"))
         wait_for("the late one", lambda: asked(made, "/metrics") == (200, "late 1\n"))
+
+
+def test_a_database_that_the_parent_has_left_open_does_not_hang_it(tmp_path: Path) -> None:
+    class Left:
+        def __init__(self) -> None:
+            self.ring, self.database = self, Rdict(str(tmp_path))
+
+    def collect(_: str, __: str) -> Response:
+        gc.collect()
+        return Response(HTTPStatus.OK, [], b"collected")
+
+    gc.disable()
+    try:
+        Left()
+        with Readers(SETTINGS, pages=lambda *_: collect) as made:
+            assert asked(made, "/page") == (200, "collected")
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("defect", [LookupError("no such row"), OSError("no such row")])

@@ -1,5 +1,6 @@
 """Runs histories of many seeds in several processes, shrinks the one that fails, and looks for planted bugs."""
 
+import gc
 import multiprocessing
 import sys
 from collections import Counter
@@ -26,6 +27,7 @@ APART: Final = 1_000_000
 TOGETHER: Final = 10
 #: Lines of what happened that are shown of a history that was shrunk.
 LINES = 150
+#: Whoever is forked by it calls `gc.freeze`, as it cannot close what the tests before have left open.
 _FORKED: Final = multiprocessing.get_context("fork")
 #: Set when one of the processes has found a history that fails.
 _FOUND: Final = _FORKED.Event()
@@ -77,7 +79,7 @@ def _spread(jobs: int, code: Callable[..., T], every: list[tuple[Any, ...]]) -> 
     if jobs == 1:
         yield from (code(*each) for each in every)
         return
-    with ProcessPoolExecutor(jobs, _FORKED) as pool:
+    with ProcessPoolExecutor(jobs, _FORKED, initializer=gc.freeze) as pool:
         for done in as_completed([pool.submit(code, *each) for each in every]):
             yield done.result()
 
@@ -117,7 +119,7 @@ def _sum(parts: Sequence[Played], seconds: float) -> Played:
 
 def _apart(code: Callable[[], T]) -> T:
     """Return what some code returns in a process of its own: what it leaves in memory goes with that."""
-    with ProcessPoolExecutor(1, _FORKED) as pool:
+    with ProcessPoolExecutor(1, _FORKED, initializer=gc.freeze) as pool:
         return pool.submit(code).result()
 
 
