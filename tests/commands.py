@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -57,8 +56,6 @@ class Trueup:
 
 
 @pytest.fixture
-def trueup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Trueup]:
-    """Yield what runs commands; the level of the log is afterwards what it was."""
-    level = logging.root.level
-    yield Trueup(monkeypatch, capsys)
-    logging.root.setLevel(level)
+def trueup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Trueup:
+    """Return what runs commands."""
+    return Trueup(monkeypatch, capsys)

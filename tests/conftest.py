@@ -67,8 +67,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Take away the handler of a command that ran in this process: what it writes to is closed with the test."""
+    """Undo what a command that ran in this process did to the log: its handler writes to what is closed with a test."""
     logging.root.handlers[:] = [each for each in logging.root.handlers if type(each) is not logging.StreamHandler]
+    logging.root.setLevel(logging.WARNING)
+    for each in logging.root.manager.loggerDict.values():
+        if isinstance(each, logging.Logger):
+            each.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="class")  # of a function without a class, and hypothesis takes it

@@ -3,7 +3,6 @@
 import io
 import logging
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -24,12 +23,9 @@ class Stream(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give pytest its handlers back."""
     monkeypatch.setattr(logging.root, "handlers", [])
-    level = logging.root.level
-    yield
-    logging.root.setLevel(level)
 
 
 def configured(monkeypatch: pytest.MonkeyPatch, level: str = "INFO", *, terminal: bool = False) -> Stream:
