@@ -67,7 +67,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Undo what a command that ran in this process did to the log: its handler writes to what is closed with a test."""
+    """Undo what a command has set in this process: umask, and the log, whose handler writes to a closed file."""
+    os.umask(0o022)
     logging.root.handlers[:] = [each for each in logging.root.handlers if type(each) is not logging.StreamHandler]
     logging.root.setLevel(logging.WARNING)
     for each in logging.root.manager.loggerDict.values():

@@ -323,11 +323,8 @@ def test_what_is_written_of_data_is_for_its_owner_only(
         return 0
 
     trueup.patch.setattr(place, "run", write)
-    before = os.umask(0o022)
-    try:
-        assert trueup(command).status == 0
-    finally:
-        os.umask(before)
+    os.umask(0o022)
+    assert trueup(command).status == 0
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
 
 
