@@ -143,9 +143,11 @@ class Worker:
         self.process.wait()
 
     def stop(self) -> int:
-        """Ask it to stop and return its exit status."""
+        """Ask it to stop and return its exit status. What it printed is shown where it fails, and so does the test."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        if status := self.process.wait(PATIENCE):
+            print(self.printed[-4000:])
+        return status
 
 
 class World:
