@@ -91,7 +91,7 @@ def test_intervals_of_ranks_are_as_wide_as_histories_differ(size: int, rate: flo
         z = rng.standard_normal(5000)
         y = (rng.random(5000) < 1 / (1 + np.exp(-z - np.log(rate / (1 - rate))))).astype(np.float64)
         p, raw = (1 / (1 + np.exp(-z - 0.7 * rng.standard_normal(5000))) for _ in range(2))
-        how = bootstrap.plan(5000, 0, resamples=200)
+        how = bootstrap.plan(np.zeros(5000, dtype=np.int64), resamples=200)
         assert how is not None
         moments = Moments(np.arange(5000) // size, np.arange(5000))
         found = bootstrap.Resampled(how, y, {"p": p, "raw": raw}, 0.1, moments).differences([("p", "raw")])
