@@ -88,7 +88,7 @@ def priced(
     order = order[~np.isnan(labels[order])]
     y, at = labels[order], columns[""].issued_ms[order]
     losses = {name: _losses(each.issued_p[0][order], y) for name, each in columns.items()}
-    how = bootstrap.plan(len(y), int(at[-1] - at[0]) if len(y) else 0)
+    how = bootstrap.plan(at)
     prices = {}
     for name in list(columns)[1:]:
         changes = {}

@@ -13,6 +13,7 @@ from replay.measure import VOLUME, bins_of, knots, log_losses
 from replay.ranking import Moments, ranks
 from replay.result import COMPARED, Bootstrap, MetricDifference
 from state.arrays import Floats, Integers
+from state.scoring.ages import DAY_MS
 from state.scoring.cells import BINS
 
 #: Cells of a block. Blocks begin at cell edges, so only sums of cells are kept, however long the history.
@@ -31,17 +32,20 @@ _AT_ONCE = 100
 _NORMAL = 1.959964
 
 
-def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
-    """Return the length of blocks and the number of resamples for ``n`` forecasts; None if there are too few.
+def plan(times: Integers, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
+    """Return the length of blocks and the number of resamples; None if there are too few forecasts.
 
-    ``n``: resolved forecasts.
-    ``span_ms``: time they took, ms.
-    ``block``: length of a block; None: the larger of √n and the forecasts of `DAYS` days, at most n / `BLOCKS`.
+    ``times``: of the resolved forecasts in order, ms, [n].
+    ``block``: length of a block; None: the larger of √n and the forecasts of `DAYS` days (UTC) that have any, at most
+    n / `BLOCKS`.
     """
+    n = len(times)
     if n < FEWEST:
         return None
     if block is None:
-        days = DAYS * n * 86_400_000 / span_ms if span_ms > 0 else 0.0
+        # Scores or labels that come in a batch a week share the luck of their batch: days without any do not count.
+        took = min(int(times[-1] - times[0]), DAY_MS * len(np.unique(times // DAY_MS)))
+        days = DAYS * n * DAY_MS / took if took > 0 else 0.0
         block = min(math.ceil(max(math.sqrt(n), days)), n // BLOCKS)
     step = max(1, min(block, n // 2) // CELLS)
     return Bootstrap(step * CELLS, step, resamples, SEED)

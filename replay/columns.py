@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay import bands
+from replay.figures import Kind, Told
+from replay.measure import log_losses
 from replay.partition_result import LOSSES, PartitionResult
 from replay.ranking import Moments, turned, windows
 from state.arrays import Floats, Integers
 from state.scoring.warm_up import SAME
+from state.scoring.windows import KINDS
 
 Flags = NDArray[np.bool_]
 
@@ -152,6 +155,16 @@ class ResolvedColumns:
         """The same of all forecasts, [n]."""
         settled: Flags = ~np.any(self.issued_warm, axis=0)
         return settled
+
+    def told(self, i: int, issued: Any) -> Told | None:  # noqa: ANN401 - an index
+        """Score the outcomes of some forecasts that taught nothing, after the warm-up of a contender; None for none."""
+        left = ~self.issued_counting[issued] & ~self.issued_warm[i][issued]
+        y = self.issued_untaught[issued][left]
+        if not len(y):
+            return None
+        kinds = dict(zip(KINDS, (each[issued][left] for each in (self.issued_raw, self.issued_p[i])), strict=True))
+        means: dict[Kind, float] = {kind: float(p.mean()) for kind, p in kinds.items()}
+        return Told(len(y), float(y.mean()), means, {kind: float(log_losses(p, y).mean()) for kind, p in kinds.items()})
 
 
 def _numbered(*keys: NDArray[Any]) -> Integers:

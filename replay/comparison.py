@@ -9,7 +9,7 @@ from replay import bootstrap
 from replay.bootstrap import Resampled
 from replay.columns import Flags, Losses, ResolvedColumns
 from replay.result import RAW, Bootstrap, Contender, MetricDifference, MetricInterval, drawn
-from state.arrays import Floats, Integers
+from state.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
 
 def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[MetricDifference]:
     """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
-    how = _plan(lost.time, block, resamples)
+    how = bootstrap.plan(lost.time, block, resamples)
     if how is None:
         return
     pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]
@@ -77,11 +77,6 @@ def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: 
             yield MetricDifference(names[i], against, metric, *found)
 
 
-def _plan(time: Integers, block: int | None, resamples: int) -> Bootstrap | None:
-    """Return how to resample events at these times in order, ms; None if there are too few."""
-    return bootstrap.plan(len(time), int(time[-1] - time[0]) if len(time) else 0, block, resamples)
-
-
 def _resampled(
     columns: ResolvedColumns,
     chosen: Flags,
@@ -91,7 +86,7 @@ def _resampled(
     volume: float,
 ) -> Resampled | None:
     """Resample some of the resolved forecasts; None if there are too few."""
-    how = _plan(columns.time[chosen], block, resamples)
+    how = bootstrap.plan(columns.time[chosen], block, resamples)
     if how is None:
         return None
     mine = {name: p[chosen] for name, p in forecasts.items()}

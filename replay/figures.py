@@ -65,6 +65,19 @@ class Caught:
 
 
 @dataclass(frozen=True)
+class Told:
+    """Outcomes that taught nothing, of forecasts after the warm-up: they are in no other score."""
+
+    #: Outcomes.
+    n: int
+    #: Means of outcomes, and of forecasts by kind.
+    base_rate: float
+    mean: Mapping[Kind, float]
+    #: Mean log loss by kind, as `Scorecard.log_loss`.
+    log_loss: Mapping[Kind, float]
+
+
+@dataclass(frozen=True)
 class Phase:
     """A part of the history that is scored by itself.
 

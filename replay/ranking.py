@@ -77,8 +77,11 @@ def evened(p: Floats, alike: Integers) -> Floats:
     counted = np.bincount(alike)
     if len(counted) == len(p):
         return p
-    means: Floats = (np.bincount(alike, p) / np.maximum(counted, 1))[alike]
-    return np.where(counted[alike] > 1, means, p)
+    one = np.zeros(len(counted))
+    one[alike] = p
+    # Off one of the group, so that the mean of equal forecasts is that forecast: groups of one window may tie.
+    means: Floats = (one + np.bincount(alike, p - one[alike]) / np.maximum(counted, 1))[alike]
+    return means
 
 
 def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:

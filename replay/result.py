@@ -37,7 +37,9 @@ class Scored:
     #: Forecasts answered; ``raw.n`` of them have an outcome that counts, and so many one that taught nothing.
     issued: int
     untaught: int
-    #: Their scores, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
+    #: The latter after the warm-up; None without any.
+    told: figures.Told | None
+    #: Scores of the former, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
     raw: figures.Scorecard
     calibrated: figures.Scorecard
     draw: figures.Scorecard | None

@@ -162,6 +162,7 @@ def _scored(
         stream=stream or ALL,
         issued=len(issued_raw),
         untaught=int(np.count_nonzero(~columns.issued_counting[issued])),
+        told=columns.told(i, issued),
         raw=cards[0],
         calibrated=cards[1],
         draw=None if draw is None else scorecard(draw, y, None, volume, moments),

@@ -12,11 +12,14 @@ from replay.report import sentences
 from replay.report.rule import PROPER, RANKS, Verdicts, judged_alone, least, overall
 from replay.result import RAW, Contender, Result
 from state import chances
+from state.scoring.windows import KINDS
 
 #: Fewest outcomes of the rarer answer for a choice: with 10 the intervals of AUC cover .83, with 40 .95.
 RARER: Final = 20
 #: If a smaller share of forecasts has an outcome, there is no choice: what is best for those may not be best for all.
 SEEN: Final = 0.5
+#: Outcomes that taught nothing contradict a choice whose log loss there is so much larger than raw's, as a share.
+CONTRADICTS: Final = 0.01
 #: A log loss of at most this, in nats, is perfect: certain forecasts have 1e-6.
 PERFECT: Final = 1e-5
 
@@ -83,6 +86,8 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
     else:
         made = _take(contenders, verdicts, best, refused)
     made = replace(made, reasons=(*_constant(contenders), *made.reasons))
+    if (otherwise := _contradicted(made.name, contenders)) is not None:
+        return otherwise
     first = overall(contenders)[0]
     issued = max(first.issued, 1)
     seen = first.raw.n / issued
@@ -104,6 +109,24 @@ def choose(result: Result) -> Recommendation:  # noqa: PLR0911 - the cases witho
         return replace(made, reasons=(*made.reasons, of_entities))
     few = f"No choice can be made for all forecasts: {share(told)} of them have an outcome."
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
+
+
+def _contradicted(name: str | None, contenders: Sequence[Contender]) -> Recommendation | None:
+    """Return that there is no choice, if the choice is worse than raw where an entity had told the outcome."""
+    told = next((each.overall.told for each in contenders if each.name == name and each.overall), None)
+    if told is None or told.n < FEWEST or _chances(contenders):
+        return None
+    raw, served = (told.log_loss[kind] for kind in KINDS)
+    if served < (1.0 + CONTRADICTS) * raw:
+        return None
+    return _none(
+        f"{name} is better only where outcomes teach",
+        f"Of {count(told.n)} forecasts an entity had told the outcome, so that they count in no score. "
+        f"{share(told.base_rate)} of them came true; the model said {share(told.mean['raw'])}, and {name} "
+        f"{share(told.mean['calibrated'])}: log loss {score(served)} (raw {score(raw)}).",
+        "Of each entity the outcomes that are known first teach. Where those of one label are known sooner, set "
+        "`matures`. Set `ttl` no longer than forecasts of an entity can share an outcome.",
+    )
 
 
 def _none(why: str, *reasons: str) -> Recommendation:

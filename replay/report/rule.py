@@ -21,8 +21,9 @@ RULE: Final = (
     "and smooth ECE are both clearly smaller. Of several that nothing is preferred to, raw forecasts stay if they are "
     "among them; else the calibrator of the fewest parts is taken, and of equally simple ones that of the smallest "
     "Brier score. With fewer than 200 outcomes, or fewer than 20 of the rarer answer, there is no choice, and where "
-    "fewer than half of the forecasts have one it is no choice for all. Each stream of classes is judged alike by its "
-    "Brier score and log loss, and each stream of numbers by its pinball loss."
+    "fewer than half of the forecasts have one it is no choice for all. None is chosen whose log loss is 1% more than "
+    "raw's for outcomes that taught nothing because their entity had told them. Each stream of classes is judged alike "
+    "by its Brier score and log loss, and each stream of numbers by its pinball loss."
 )
 PROPER: Final = ("brier", "log_loss", "pinball")
 CALIBRATION: Final = ("ece", "ece_smooth")

@@ -66,7 +66,7 @@ def brier_difference(p: Floats, stream: Stream) -> MetricDifference:
     stream's window. The interval shows the variation of the data, not that of the seeds of a randomised calibrator.
     """
     known = ~np.isnan(stream.y)
-    how = bootstrap.plan(int(known.sum()), 0, stream.window // 4)
+    how = bootstrap.plan(np.flatnonzero(known), stream.window // 4)
     if how is None:
         raise ValueError(f"fewer than {bootstrap.FEWEST} rows with outcomes")
     both = bootstrap.Resampled(how, stream.y[known], {"served": p[known], "raw": stream.p[known]})

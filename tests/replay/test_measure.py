@@ -66,6 +66,11 @@ def test_band_with_few_labels_cannot_be_judged() -> None:
     assert bands[9].share == 0.49
 
 
+def spread(n: int, days: int) -> np.ndarray:
+    """Return times of n forecasts over so many days, ms."""
+    return np.linspace(0, 86_400_000 * days, n).astype(np.int64)
+
+
 def forecasters(n: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     rng = np.random.default_rng(seed)
     chance = rng.beta(2, 5, n)
@@ -75,7 +80,7 @@ def forecasters(n: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def test_bootstrap_tells_a_worse_forecaster_and_no_difference_from_none() -> None:
     y, forecasts = forecasters(20_000, 1)
-    how = bootstrap.plan(len(y), 86_400_000 * 50)
+    how = bootstrap.plan(spread(len(y), 50))
     assert how is not None
     found = {
         (each.name, each.metric): each
@@ -90,7 +95,7 @@ def test_bootstrap_tells_a_worse_forecaster_and_no_difference_from_none() -> Non
 
 def test_bootstrap_value_is_the_difference_of_the_scorecards() -> None:
     y, forecasts = forecasters(1003, 2)
-    how = bootstrap.plan(len(y), 0, block=37)
+    how = bootstrap.plan(spread(len(y), 0), block=37)
     assert how is not None
     (ece, smooth, brier, log_loss, *_) = bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")])
     off, raw = (scorecard(forecasts[name], y, None) for name in ("off", "raw"))
@@ -101,7 +106,7 @@ def test_bootstrap_value_is_the_difference_of_the_scorecards() -> None:
 
 def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
     y, forecasts = forecasters(50_000, 3)
-    how = bootstrap.plan(len(y), 0)
+    how = bootstrap.plan(spread(len(y), 0))
     assert how is not None
     (brier,) = (e for e in bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) if e.metric == "brier")
     each = np.square(forecasts["off"] - y) - np.square(forecasts["raw"] - y)
@@ -109,12 +114,15 @@ def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
     assert brier.high - brier.low == pytest.approx(theory, rel=0.15)
 
 
-def test_an_interval_has_nearly_the_width_that_theory_gives_where_days_share_their_luck() -> None:
+@pytest.mark.parametrize("apart", [1, 7])
+def test_an_interval_has_nearly_the_width_that_theory_gives_where_days_share_their_luck(apart: int) -> None:
     days, daily, widths = 90, 100, []
+    # Each day's forecasts through the day; or all of a week in one batch.
+    days_of = spread(days * daily, days) if apart == 1 else (np.arange(days) * 7 * 86_400_000).repeat(daily)
     for seed in range(10):
         lucky = np.random.default_rng(seed).integers(0, 2, days).astype(float)
         y = lucky.repeat(daily)
-        how = bootstrap.plan(len(y), 86_400_000 * days)
+        how = bootstrap.plan(days_of)
         assert how is not None
         forecasts = {"off": np.full(len(y), 0.6), "raw": np.full(len(y), 0.5)}
         found = bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")])
@@ -129,7 +137,7 @@ def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
     raw = rng.uniform(size=n) ** 3 * 0.2
     y = (rng.uniform(size=n) < 0.04).astype(float)
     moved = np.clip(raw + 1e-3 * rng.normal(size=n) * (rng.uniform(size=n) < 0.02), 0, 1)
-    how = bootstrap.plan(n, 0)
+    how = bootstrap.plan(spread(n, 0))
     assert how is not None
     found = bootstrap.Resampled(how, y, {"moved": moved, "raw": raw}, 0.02).differences([("moved", "raw")])
     (recall,) = (each for each in found if each.metric == "recall")
@@ -140,7 +148,7 @@ def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
 def test_an_interval_is_as_wide_for_what_only_the_last_forecasts_differ_in() -> None:
     """In a warm-up nothing but raw forecasts is served until its end."""
     n, last = 512, 32
-    how = bootstrap.plan(n, 0, block=32)
+    how = bootstrap.plan(spread(n, 0), block=32)
     assert how
     begin, middle, end = (np.zeros((n, 1)) for _ in range(3))
     begin[:last] = middle[n // 2 : n // 2 + last] = end[-last:] = 1.0
@@ -151,7 +159,7 @@ def test_an_interval_is_as_wide_for_what_only_the_last_forecasts_differ_in() -> 
 
 
 def test_bootstrap_needs_two_hundred_outcomes() -> None:
-    assert bootstrap.plan(199, 0) is None
-    how = bootstrap.plan(200, 0)
+    assert bootstrap.plan(spread(199, 0)) is None
+    how = bootstrap.plan(spread(200, 0))
     assert how is not None
     assert how.block <= 200

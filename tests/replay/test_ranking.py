@@ -50,6 +50,15 @@ def test_what_the_highest_of_each_window_catch_and_of_a_tie_the_share_wanted() -
         assert found.precision == pytest.approx({0.1: 1.0, 0.3: 1.5 / 3, 1.0: 0.3})
 
 
+def test_equal_forecasts_tie_however_many_of_them_are_in_each_segment() -> None:
+    # Ten equal scores in one segment, three in the other: 10 · .07 / 10 and 3 · .07 / 3 differ in the last bit.
+    p, y = np.full(13, 0.07), np.array([*[1.0] * 5, *[0.0] * 5, 1.0, 0.0, 0.0])
+    segment = np.repeat([0, 1], [10, 3])
+    assert float(np.sum(p[:10])) / 10 != float(np.sum(p[10:])) / 3
+    found = ranks(p, y, (0.5,), Moments(np.zeros(13, dtype=np.int64), segment))
+    assert (found.auc, found.ks) == (0.5, 0.0)
+
+
 def test_windows_hold_neighbours_of_one_calibrator() -> None:
     rng = np.random.default_rng(2)
     issued, place = rng.permutation(2000), np.repeat([7, 3], [1700, 300])
@@ -82,7 +91,7 @@ def test_intervals_of_ranks_are_as_wide_as_histories_differ(size: int, rate: flo
         z = rng.standard_normal(5000)
         y = (rng.random(5000) < 1 / (1 + np.exp(-z - np.log(rate / (1 - rate))))).astype(np.float64)
         p, raw = (1 / (1 + np.exp(-z - 0.7 * rng.standard_normal(5000))) for _ in range(2))
-        how = bootstrap.plan(5000, 0, resamples=200)
+        how = bootstrap.plan(np.zeros(5000, dtype=np.int64), resamples=200)
         assert how is not None
         moments = Moments(np.arange(5000) // size, np.arange(5000))
         found = bootstrap.Resampled(how, y, {"p": p, "raw": raw}, 0.1, moments).differences([("p", "raw")])

@@ -97,6 +97,13 @@ def test_a_column_says_what_shares_an_outcome(tmp_path: Path, trueup: Trueup) ->
     overall = contender["overall"]
     assert (contender["untaught"], overall["untaught"], overall["raw"]["n"]) == (1799, 1799, 201)
     assert all(each["identifiable"] for each in overall["coverage"] if each["issued"])
+    # What taught nothing is scored apart; all labels after the warm-up are here or there.
+    told, settled, warm = overall["told"], overall["settled"]["raw"], overall["warmup"]["issued"]
+    assert told["n"] + settled["n"] == 2000 - warm
+    ones = sum(n % 5 == 0 for n in range(warm, 2000))
+    assert told["n"] * told["base_rate"] + settled["n"] * settled["base_rate"] == pytest.approx(ones)
+    assert told["mean"]["raw"] == pytest.approx(0.23)
+    assert told["log_loss"]["calibrated"] < told["log_loss"]["raw"]
     assert re.search(
         r"outcomes of 1,799 of 2,000 forecasts \([^)]*\) taught nothing: their entity had taught", page.read_text()
     )

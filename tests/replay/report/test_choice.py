@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from replay.figures import Phase
+from replay.figures import Phase, Told
 from replay.report.page import page
 from replay.report.recommendation import Recommendation, choose
 from replay.result import COMPARED, MetricDifference, Result, drawn
@@ -151,6 +151,21 @@ def test_few_labels_give_a_choice_among_the_labelled_only_unless_their_chance_is
     assert (judged.name, judged.headline) == (choose(result).name, choose(result).headline), "the others were told"
     assert "The figures count 33.3% of the forecasts: of each entity those whose outcomes taught." in judged.reasons[-1]
     assert judged.reasons[-1].endswith("Another 33.3% have an outcome that their entity had told.")
+
+    def where_told(served: float) -> Recommendation:
+        """Choose where the served scores lose so much for outcomes that their entity had told, and raw scores .3."""
+        told = Told(1000, 0.08, {"raw": 0.12, "calibrated": 0.03}, {"raw": 0.3, "calibrated": served})
+        each_told = [
+            replace(each, overall=replace(each.overall, told=told)) for each in entities if each.overall is not None
+        ]
+        return choose(replace(result, contenders=each_told))
+
+    assert where_told(0.302).name == judged.name, "so little is chance"
+    contradicted = where_told(0.33)
+    assert contradicted.name is None
+    assert contradicted.headline.endswith(f"{judged.name} is better only where outcomes teach.")
+    assert "8.0% of them came true; the model said 12.0%, and" in contradicted.reasons[0]
+    assert "set `matures`" in contradicted.reasons[1]
 
     def of_chances(share: float) -> Recommendation:
         """Choose where labels stand for such a share of the forecasts by their chances."""
