@@ -6,17 +6,19 @@ nothing of trueup before it has looked, because it may be another's.
 """
 
 import sys
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
 PACKAGES: Final = ("agents", "cli", "lab", "replay", "state", "streams")
 #: sysexits.h: EX_CONFIG, as for settings that are wrong.
 _MISCONFIGURED: Final = 78
+_INTERRUPTED: Final = 130
 
 
 def shared() -> str:
     """Return who else has packages of trueup's names in this environment, and what to do; empty if nobody."""
+    from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow, and no checkout needs it
+
     owners = packages_distributions()
     others = {name: sorted({each for each in owners.get(name, ()) if each != "trueup"}) for name in PACKAGES}
     found = [f"{name} ({', '.join(by)})" for name, by in others.items() if by]
@@ -34,6 +36,9 @@ def main() -> int:
     if not Path(__file__).resolve().with_name("pyproject.toml").exists() and (said := shared()):
         print(said, file=sys.stderr)
         return _MISCONFIGURED
-    from cli.main import main as run  # noqa: PLC0415 - what it imports may be another's
+    try:
+        from cli.main import main as run  # noqa: PLC0415 - what it imports may be another's
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # while it imports, which takes half a second
+        return _INTERRUPTED

@@ -7,7 +7,6 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from agents import __version__, worker
@@ -73,7 +72,7 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
         with suppress(ProcessLookupError):
             process.terminate()
     await asyncio.wait(ends)
-    wrong = [status for each in ends if (status := each.result())]
+    wrong = [status for each in ends if (status := each.result()) not in (0, -signal.SIGTERM)]  # that: it had not begun
     status = next(iter(wrong), 0) if first is None else first.result() or worker.FAILED
     return status if status >= 0 else worker.FAILED
 
@@ -81,6 +80,10 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
     of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else the others' ports are not known
     command = [sys.executable, "-P", "-m", "cli.main", "run", stage, *([OF_ALL] if of_all else [])]
-    return await asyncio.create_subprocess_exec(
-        *command, env=environment, preexec_fn=partial(end_with_parent, signal.SIGTERM)
-    )
+    return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_below)
+
+
+def _below() -> None:
+    """Let a stage end with its parent, which hears Ctrl-C for all, also while the stage still imports."""
+    end_with_parent(signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -4,10 +4,12 @@ A name of a column, a label or a stream may hold anything: sequences that colour
 reverse its direction.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 #: Control characters except tab and end of line, and characters that reverse the direction of text.
@@ -45,7 +47,13 @@ def plain(stream: TextIO) -> TextIO:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Put a `Shown` over the standard streams of this process."""
+    """Put a `Shown` over the standard streams of this process.
+
+    One that was closed by whoever started it goes nowhere: its number is taken, so no file of the state gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - for as long as the process lives
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast("TextIO", Shown(sys.stdout)), cast("TextIO", Shown(sys.stderr))
     try:

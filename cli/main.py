@@ -1,12 +1,13 @@
 """The command line."""
 
 import argparse
+import errno
 import io
 import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Final
@@ -58,11 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _unread():
             raise
         return UNREAD
+    except OSError as exc:
+        if said := _no_room(exc):
+            return options.refused(SettingsError(said))
+        raise
     except SystemExit as ended:
         # rich or argparse may have met it first; argparse ignores it.
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
+
+
+def _no_room(exc: OSError) -> str:
+    """Return what to do where a disk is full or has no place for temporary files; empty if that is not the error."""
+    if exc.errno not in (errno.ENOSPC, errno.EDQUOT) and "temporary directory" not in str(exc):
+        return ""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop([sys.stdout.fileno()])  # else it is tried once more at the end, as a traceback
+    place = f"in {exc.filename}" if exc.filename else "where the output and temporary files go"
+    return f"{exc.strerror}: make room {place}; TMPDIR names another directory for temporary files"
 
 
 def _unread() -> bool:
@@ -72,11 +89,16 @@ def _unread() -> bool:
         with suppress(io.UnsupportedOperation):  # the stream is no file
             ends.register(stream.fileno(), 0)  # poll reports errors in any case
     gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
-    if gone:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for end in gone:
-            os.dup2(nowhere, end)
+    _drop(gone)
     return bool(gone)
+
+
+def _drop(ends: Iterable[int]) -> None:
+    """Drop what is still written to these files."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for end in ends:
+        os.dup2(nowhere, end)
+    os.close(nowhere)
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:

@@ -1,5 +1,6 @@
 """An environment that other packages share is refused before anything of theirs is imported."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,14 @@ def test_packages_of_the_same_names_are_named_with_who_has_them(
     said = trueup.shared()
     assert "agents (assistants)" in said
     assert "Install trueup into an environment of its own: `pipx install`" in said
+
+
+def test_ctrl_c_while_the_command_is_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert trueup.main() == 130

@@ -46,9 +46,17 @@ def _prefix(value: str) -> str:
     return value
 
 
+def _host(value: str) -> str:
+    try:
+        _text(value).encode("idna")  # as it is looked up
+    except UnicodeError as exc:
+        raise ValueError("has a host whose name cannot be looked up: a part of it is empty or too long") from exc
+    return value.strip()
+
+
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        number = int(value) if value.strip().isdigit() else low - 1
+        number = int(value) if value.strip().isdecimal() else low - 1
         if not low <= number <= high:
             raise ValueError(f"must be a whole number between {low} and {high}")
         return number
@@ -75,10 +83,11 @@ def _brokers(value: str) -> tuple[str, ...]:
         raise ValueError(f"must be at most {BROKERS}: a few are enough to find the others")
     for broker in brokers:
         host, colon, port = broker.rpartition(":")
-        if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
+        if "/" in broker or "@" in broker or not (host and colon and port.isdecimal()):
             raise ValueError("must be host:port, or several separated by commas, without a scheme or a password")
         if not 0 < int(port) < 65536:
             raise ValueError(f"{broker} has no port between 1 and 65535")
+        _host(host)
     return brokers
 
 
@@ -162,7 +171,7 @@ class Declared:
         _seconds(0.1, 3600),
         10.0,
     )
-    metrics_host: str = setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
+    metrics_host: str = setting("Address /metrics, /healthz and /readyz listen on", _host, "127.0.0.1")
     metrics_port: int = setting("Port of /metrics, /healthz and /readyz; 0: a free one", _number(0, 65_535), 9464)
     metrics_streams: int = setting(
         "Streams with metrics of their own, the TOML file's first; raise Prometheus's sample_limit with it",

@@ -79,7 +79,15 @@ class Settings(Declared):
             )
 
     def _check_topics(self) -> None:
-        """Refuse topics that trueup itself writes as sources: each record would cause another one, for ever."""
+        """Refuse one topic in two places, and sources that trueup itself writes: it would read its own for ever."""
+        if not self.routed:  # a router's are those of its application
+            own = (self.changelog, self.journal, self.configurations, self.routes, self.labels)
+            taken = dict.fromkeys(own, f"written by TRUEUP_APP_ID={self.app_id}")
+            for name in (*TOPICS, "owners"):
+                if (topic := getattr(self, name)) in taken:
+                    raise SettingsError(f"TRUEUP_{name.upper()}={topic} is {taken[topic]}, too: name another topic")
+                if topic is not None:
+                    taken[topic] = f"TRUEUP_{name.upper()}"
         for source in self.sources:
             for topic in source.topics:
                 if topic in self.written:

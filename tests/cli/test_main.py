@@ -1,6 +1,7 @@
 """The command line: what it accepts, what it says, and the status it ends with."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -199,6 +200,45 @@ def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None
     )
     os.close(write)
     assert (ended.returncode, ended.stderr) == (main.UNREAD, "")
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"),
+    ],
+    ids=repr,
+)
+def test_a_full_disk_and_no_place_for_temporary_files_are_one_line_with_the_remedy(
+    defect: OSError, trueup: Trueup
+) -> None:
+    trueup.patch.setattr(worker, "run", Called(defect))
+    ended = trueup("run worker")
+    assert ended.status == MISCONFIGURED
+    assert ended.error.startswith(
+        f"trueup: {defect.strerror}: make room where the output and temporary files go; TMPDIR"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for /dev/full")
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"), [("> /dev/full", MISCONFIGURED, "trueup: No space left"), ("<&- >&- 2>&-", 0, "")]
+)
+def test_an_output_that_is_full_or_closed_is_no_traceback(redirected: str, status: int, said: str) -> None:
+    ended = subprocess.run(  # noqa: S602 - a shell redirects
+        f"exec {sys.executable} -m cli.main config check {redirected}",
+        shell=True,
+        env={"PATH": os.environ["PATH"]},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == status
+    assert ended.stderr.startswith(said)
+    assert len(ended.stderr.splitlines()) == bool(said)
 
 
 # -- settings that are not allowed ---------------------------------------------------------------------------------

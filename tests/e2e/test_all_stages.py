@@ -23,7 +23,7 @@ def running(environment: dict[str, str], log: Path) -> Iterator["subprocess.Pope
     with log.open("ab") as printed:
         command = [sys.executable, "-P", "-m", "cli.main", "run"]
         whole = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(command, env=whole, stdout=printed, stderr=printed)
+        process = subprocess.Popen(command, env=whole, stdout=printed, stderr=printed, start_new_session=True)
     try:
         yield process
     finally:
@@ -67,6 +67,11 @@ def test_one_command_serves_sources_of_any_key_and_ends_as_one(world: MakeWorld,
         each = stages(process)
         process.kill()
         wait_for("the stages to end with it", lambda: gone(list(each.values())))
+    with running(w.environment, log) as process:
+        wait_for("every stage to begin", lambda: len(stages(process)) == len(STAGES))
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C, while stages still import
+        assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
+        assert "Traceback" not in log.read_text()
     w.agree("--sources")
     w.judge()
     assert resolved(w) == expected(sent)

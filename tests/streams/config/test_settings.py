@@ -166,6 +166,10 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name_and_without_its_va
         *(("TRUEUP_BROKERS", bad, "host:port") for bad in ("", "kafka", "kafka:", ":9092", "kafka:x", "a:1,,b:2")),
         ("TRUEUP_BROKERS", "kafka://a:9092", "host:port"),
         ("TRUEUP_BROKERS", "a:1,b:65536", "b:65536 has no port between 1 and 65535"),
+        *(("TRUEUP_BROKERS", bad, "cannot be looked up") for bad in ("a..b:1", "k" * 64 + ":1", "\udc80:1")),
+        ("TRUEUP_METRICS_HOST", "\udc80", "cannot be looked up"),
+        ("TRUEUP_BROKERS", "a:\N{SUPERSCRIPT TWO}", "host:port"),
+        ("TRUEUP_METRICS_PORT", "\N{SUPERSCRIPT TWO}", "whole number"),
         *((name, "", "empty") for name in ("TRUEUP_APP_ID", "TRUEUP_INSTANCE_ID", "TRUEUP_FORECASTS")),
         ("TRUEUP_CALIBRATED", "  ", "empty"),
         ("TRUEUP_METRICS_PORT", "65536", "between 0 and 65535"),
@@ -186,6 +190,21 @@ def test_a_bad_value_is_refused_with_its_variable_and_what_is_allowed(variable: 
     said = refused(**{variable: value})
     assert said.startswith(f"{variable}={value!r}")
     assert allowed in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "topic", "taken"),
+    [
+        ("TRUEUP_FORECASTS", "calibrated", "TRUEUP_CALIBRATED=calibrated is TRUEUP_FORECASTS, too"),
+        ("TRUEUP_RESOLVED", "calibrated", "TRUEUP_RESOLVED=calibrated is TRUEUP_CALIBRATED, too"),
+        ("TRUEUP_OUTCOMES", "forecasts", "TRUEUP_OUTCOMES=forecasts is TRUEUP_FORECASTS, too"),
+        ("TRUEUP_MAPS", "trueup-owners", "TRUEUP_OWNERS=trueup-owners is TRUEUP_MAPS, too"),
+        ("TRUEUP_MAPS", "trueup-journal", "TRUEUP_MAPS=trueup-journal is written by TRUEUP_APP_ID=trueup, too"),
+        ("TRUEUP_FORECASTS", "trueup-routes", "TRUEUP_FORECASTS=trueup-routes is written by TRUEUP_APP_ID=trueup"),
+    ],
+)
+def test_one_topic_in_two_places_is_refused_with_both(variable: str, topic: str, taken: str) -> None:
+    assert refused(**{variable: topic}).startswith(taken)
 
 
 def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
