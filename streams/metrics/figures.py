@@ -1,7 +1,7 @@
 """Scores of each kind of forecast that are one number: declared once, for JSON, tables and gauges.
 
-A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. A gauge of it
-is declared in `streams.metrics.stream_metrics`.
+A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. Where it has
+``gauges``, the catalogue of metrics says by `of_figure` what they mean.
 """
 
 import math
@@ -16,6 +16,7 @@ from state.scoring.order import Within
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.scores import Kind, Scores
 from state.scoring.windows import KINDS
+from streams.metrics.metric import Metric, shown
 
 Key = TypeVar("Key")
 
@@ -31,7 +32,7 @@ class Figure(NamedTuple):
     scores: tuple[type, ...]
     #: Returns the figure; NaN: there is none.
     of: Callable[[Any, Kind], float]
-    #: Kinds of forecast, raw or calibrated, for which a gauge shows it.
+    #: Kinds of forecast, raw or calibrated, for which a gauge shows it; none: it has no gauge.
     gauges: tuple[Kind, ...] = ()
 
 
@@ -59,14 +60,21 @@ FIGURES: Final = (
     Figure("brier", "Brier score", (Scores, ClassScores), lambda of, kind: of.brier(kind), gauges=KINDS),
     Figure("log_loss", "log loss", (Scores, ClassScores), lambda of, kind: of.log_loss(kind), gauges=KINDS),
     Figure("misclassification", "misclassified at .5", _P, lambda of, kind: of.loss("misclassification", kind)),
-    Figure("classwise_ece", "classwise ECE", _CLASSES, ClassScores.classwise_ece),
-    Figure("top_label_ece", "top-label ECE", _CLASSES, ClassScores.error),
-    Figure("accuracy", "accuracy", _CLASSES, ClassScores.accuracy),
-    Figure("coverage_error", "coverage error", _NUMBERS, QuantileScores.error),
-    Figure("crps", "CRPS", _NUMBERS, QuantileScores.crps),
+    Figure("classwise_ece", "classwise ECE", _CLASSES, ClassScores.classwise_ece, gauges=KINDS),
+    Figure("top_label_ece", "top-label ECE", _CLASSES, ClassScores.error, gauges=KINDS),
+    Figure("accuracy", "accuracy", _CLASSES, ClassScores.accuracy, gauges=KINDS),
+    Figure("coverage_error", "coverage error", _NUMBERS, QuantileScores.error, gauges=KINDS),
+    Figure("crps", "CRPS", _NUMBERS, QuantileScores.crps, gauges=KINDS),
     Figure("mean_pinball_loss", "", _NUMBERS, lambda of, kind: fmean(of.pinball(kind))),
-    Figure("interval_width", "", _NUMBERS, lambda of, kind: of.widths(kind)[0]),
+    Figure("interval_width", "", _NUMBERS, lambda of, kind: of.widths(kind)[0], gauges=KINDS),
 )
+
+
+def of_figure(name: str, says: str, remedy: str = "") -> Metric:
+    """Return the gauge of a figure; parameters as `streams.metrics.metric.shown` takes them."""
+    (figure,) = (each for each in FIGURES if each.name == name)
+    of = "probabilities" if figure.scores in (_P, _RANKING) else "scored"
+    return shown(name, f"{of}/{{kind={'|'.join(figure.gauges)}}}/{name}", says, remedy)
 
 
 def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - one of the classes in `FIGURES`
