@@ -11,7 +11,7 @@ from state.counts import raised
 from state.quick import search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
-from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
+from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, ROOT, WITHIN, Bin, off_by_chance, total_off
 from state.scoring.equal import Encoded
 from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
@@ -35,7 +35,6 @@ _MOST: Final = 2.0**53  # events that a sum tells apart
 _MASK: Final = 10  # bytes of a bit for each cell of each book
 #: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
 _GRAIN: Final = 1.5 * 2.0**22
-_ROOT: Final = math.sqrt(2.0 / math.pi)
 
 
 def grain(value: float) -> float:
@@ -263,14 +262,11 @@ class Scores(Encoded):
 
     def error(self, kind: Kind) -> float:
         """Return the expected calibration error, Σ |Σp - Σy| / n over the bins, in [0, 1]."""
-        return self._mean(sum(abs(each.p - each.y) for each in self.bins(kind)))
+        return self._mean(total_off(self.bins(kind)))
 
     def noise(self, kind: Kind) -> float:
-        """Return the `error` to expect by chance if every forecast were the probability of its outcome.
-
-        Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean absolute value of a normal error of that variance.
-        """
-        return self._mean(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
+        """Return the `error` to expect by chance if every forecast were the probability of its outcome."""
+        return self._mean(off_by_chance(self.bins(kind)))
 
     def smooth_ece(self, kind: Kind) -> float:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
@@ -300,11 +296,11 @@ class Scores(Encoded):
 
         Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
-        return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
+        return self._share(total_off(self.cells(kind)))
 
     def relative_noise(self, kind: Kind) -> float:
         """Return the `relative_error` to expect by chance if every forecast were the probability of its outcome."""
-        return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
+        return self._share(off_by_chance(self.cells(kind)))
 
     def relative_bias(self, kind: Kind) -> float:
         """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN before an outcome above 0."""
@@ -320,7 +316,7 @@ class Scores(Encoded):
         y, n = sum(each.y for each in cells), self.n
         stated = sum(max(each.p - each.pp, 0.0) for each in cells)
         seen = max(y - y * y / n, 0.0) if n else 0.0
-        return self._share(_ROOT * math.sqrt(max(stated, seen)))
+        return self._share(ROOT * math.sqrt(max(stated, seen)))
 
     def brier(self, kind: Kind) -> float:
         """Return the mean Brier score, in [0, 1]."""
