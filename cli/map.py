@@ -253,19 +253,24 @@ def _plain(of: Map) -> dict[str, Any]:
 
 
 def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
-    """Print the whole map as SQL over the column ``raw`` of a table ``scores``: one CASE for each gap, else NULL."""
-    if len(found) > 1:
-        raise SettingsError(
-            f"there are {len(found)} maps, one a partition and version of the model, and SQL is of one: use csv or "
-            "json, or name the version, --of-version"
-        )
-    (of,) = found
-    x, y = of.points
-    lines = [f"-- {_title(options, of)}", "SELECT raw, CASE", "  WHEN raw < 0.0 THEN NULL"]
-    points = pairwise(zip(x, y, strict=True))
-    lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
-    lines += [f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores;"]
-    print("\n".join(lines))
+    """Print the maps as one query of the column ``raw`` of a table ``scores``: one CASE for each gap, else NULL.
+
+    Several maps are one below the other, and two more columns say of which partition and version each row is.
+    """
+    queries = []
+    for of in found:
+        x, y = of.points
+        version = "NULL" if of.model_version is None else "'{}'".format(of.model_version.replace("'", "''"))
+        whose = f"{of.partition} AS partition_number, {version} AS model_version, " if len(found) > 1 else ""
+        points = pairwise(zip(x, y, strict=True))
+        lines = [
+            f"-- {' '.join(_title(options, of).split())}",
+            f"SELECT {whose}raw, CASE",
+            "  WHEN raw < 0.0 THEN NULL",
+        ]
+        lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
+        queries.append("\n".join([*lines, f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores"]))
+    print("\nUNION ALL\n".join(queries) + ";")
 
 
 def _line(left: tuple[float, float], right: tuple[float, float]) -> str:
