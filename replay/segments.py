@@ -21,7 +21,7 @@ from streams.metrics.segments import SegmentRows, describe
 #: By segment and month, UTC, of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
 Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
-#: Sums are multiples of its inverse, as `state.scoring.scores.grain` rounds.
+#: Sums are multiples of its inverse, as `state.scoring.cells.grain` rounds.
 _GRAIN = 2.0**30
 #: What `PartitionResult.labelled` has for a segment without labels.
 _UNLABELLED = (0, 0, 0)

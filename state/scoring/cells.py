@@ -48,6 +48,8 @@ class Bin(NamedTuple):
     py: float
 
 
+#: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+GRAIN: Final = 1.5 * 2.0**22
 #: Sums of a cell in a list: n, Σy, Σp, Σp². The list has a book of cells of raw forecasts, then one of served ones.
 SUMS: Final = 4
 
@@ -55,6 +57,14 @@ SUMS: Final = 4
 ROOT: Final = math.sqrt(2.0 / math.pi)
 _MASK: Final = Struct("<I")
 _CELL: Final = Struct("<QQdd")
+
+
+def grain(value: float) -> float:
+    """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
+
+    Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
+    """
+    return value + GRAIN - GRAIN
 
 
 def bins(sums: Sequence[float], book: int) -> list[Bin]:

@@ -4,8 +4,8 @@ from struct import Struct
 from typing import Final, Self
 
 from state.scoring.ages import DAY_MS, HOUR_MS
+from state.scoring.cells import grain
 from state.scoring.equal import Encoded
-from state.scoring.scores import grain
 
 #: Hours and days that are kept, the present ones included.
 HOURS: Final = 25

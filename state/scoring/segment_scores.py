@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from state.scoring import cells
 from state.scoring.alarm import log_wealth
-from state.scoring.cells import SUMS, Bin
+from state.scoring.cells import GRAIN, SUMS, Bin
 from state.scoring.equal import Encoded
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
@@ -20,8 +20,6 @@ from state.scoring.windows import Alarmed
 EDGES: Final[tuple[float, ...]] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BANDS: Final = len(EDGES) + 1
 
-#: See `state.scoring.scores.grain`.
-_GRAIN: Final = 1.5 * 2.0**22
 _BOOK: Final = BANDS * SUMS
 _HEAD: Final = Struct("<4Q")
 _LAST: Final = Struct("<2d")
@@ -216,8 +214,8 @@ def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, w
     # `grain` is written out: calls would double the time.
     first = bisect_right(EDGES, raw) * SUMS
     second = _BOOK + bisect_right(EDGES, p) * SUMS
-    near, served = sign * (raw + _GRAIN - _GRAIN), sign * (p + _GRAIN - _GRAIN)
-    near2, served2 = sign * (near * near + _GRAIN - _GRAIN), sign * (served * served + _GRAIN - _GRAIN)
+    near, served = sign * (raw + GRAIN - GRAIN), sign * (p + GRAIN - GRAIN)
+    near2, served2 = sign * (near * near + GRAIN - GRAIN), sign * (served * served + GRAIN - GRAIN)
     for each in segments:
         each.add(first, second, sign, near, near2, served, served2, y)
         if sign > 0:
@@ -230,7 +228,7 @@ def revise(segments: Sequence[SegmentScores], raw: float, p: float, was: float, 
     """Give an event that was observed in a window of the stream another label."""
     first = bisect_right(EDGES, raw) * SUMS
     second = _BOOK + bisect_right(EDGES, p) * SUMS
-    change, near, served = y - was, raw + _GRAIN - _GRAIN, p + _GRAIN - _GRAIN
+    change, near, served = y - was, raw + GRAIN - GRAIN, p + GRAIN - GRAIN
     for each in segments:
         each.relabel(first, second, change, near, served)
         each.recent.change((0.0, change), window)

@@ -10,8 +10,7 @@ from state import counts
 from state.forecasts import Classwise
 from state.scoring import cells
 from state.scoring.alarm import log_level_bet, log_sum, log_wealth
-from state.scoring.cells import BINS, ROOT, SUMS, Bin
-from state.scoring.scores import grain
+from state.scoring.cells import BINS, ROOT, SUMS, Bin, grain
 from state.scoring.sums import Sums
 from state.scoring.windows import KINDS, Alarmed
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from cli.options import MISCONFIGURED
-from state.bands import log_odds
+from state.odds import cut_log_odds
 from tests.commands import Trueup
 
 SEGMENTED = '[streams.s]\nsegments = ["country"]\nunlabelled = "alike"\n'
@@ -99,7 +99,7 @@ def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
     for country in ("DE", "FR"):
         points = answers(trueup, f"{history} --of country={country}")
         at[country] = min(points.items(), key=lambda point: abs(point[0] - 0.5))[1]
-    assert log_odds(at["FR"]) > log_odds(at["DE"]) + 0.5
+    assert cut_log_odds(at["FR"]) > cut_log_odds(at["DE"]) + 0.5
 
 
 def test_intervals_stand_beside_what_is_served_and_hold_it(history: str, streams: Path, trueup: Trueup) -> None:
