@@ -7,7 +7,7 @@ A row here gives the score in a stream's description, on the status page and in 
 import math
 from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
@@ -17,8 +17,6 @@ from state.scoring.quantile_scores import QuantileScores
 from state.scoring.scores import Kind, Scores
 from state.scoring.windows import KINDS
 from streams.metrics.metric import Metric, shown
-
-Key = TypeVar("Key")
 
 
 class Figure(NamedTuple):
@@ -94,14 +92,6 @@ def or_none(value: float) -> float | None:
 def by_name(of: NamedTuple) -> dict[str, float | None]:
     """Return figures by their names."""
     return {name: or_none(value) for name, value in of._asdict().items()}
-
-
-def added(found: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
-    """Return the sum of the values of each key."""
-    totals: dict[Key, Any] = {}
-    for key, value in found:
-        totals[key] = totals[key] + value if key in totals else value
-    return totals
 
 
 def curve(bins: Iterable[Bin]) -> list[dict[str, float]]:
