@@ -119,7 +119,7 @@ class Sender:
         return None
 
     def _empty(self) -> PackedBatch:
-        return PackedBatch(self._maker.topics, self.producer.batch, self.producer.append, self._gauges.produced)
+        return PackedBatch(self._maker.topics, lambda: self.producer, self._gauges.produced)
 
     async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
         """Send a batch after the one before it, and note that its offsets may be committed.

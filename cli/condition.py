@@ -16,11 +16,11 @@ from state import kinds
 from state.frames import CorruptFrame
 from state.policy import Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
+from state.scoring.sums import added
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
-from streams.metrics.figures import added
 
 #: A condition asks for this many events that both answered, and a difference this many standard errors below 0.
 ENOUGH_EVENTS: Final = 5000

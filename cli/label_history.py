@@ -9,6 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from replay.figures import OutcomeAges
+from replay.measure import ages_of
+from replay.silence import KNOWN
 from replay.sources.record import Chunk, ReplaySource, loaded
 from state.arrays import Floats
 from state.events import Forecast, Outcome, erases
@@ -24,21 +27,8 @@ LOW, PARTS = 25, 50
 #: The score decides which forecasts get a label if there is a cut-off above which at least this share of them has one,
 #: and below which at most the share `SLIP` has one.
 CHOSEN: Final = 0.8
-#: Share of the outcomes of every label that must be known at maturity.
-KNOWN: Final = 0.99
 #: If there are more different labels, outcomes are numbers, not classes.
 _LABELS: Final = 64
-
-
-@dataclass(frozen=True)
-class LabelAges:
-    """First outcomes of one label: their number and their ages in ms."""
-
-    label: float
-    n: int
-    median_ms: float
-    p99_ms: float
-    largest_ms: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ class Seen:
     old: int
     known: int
     #: First outcomes by label, the smallest first.
-    labels: Sequence[LabelAges]
+    labels: Sequence[OutcomeAges]
     #: Events whose label changed, and the age at the latest change; NaN without one.
     revised: int
     last_revised_ms: float
@@ -172,7 +162,7 @@ def _seen(history: _History, stream: str) -> Seen:
         forecasts=len(issued),
         old=len(old),
         known=sum(map(len, ages.values())),
-        labels=[_label(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
+        labels=[ages_of(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
         revised=len(changed),
         last_revised_ms=max(changed, default=math.nan),
         orphans=sum(event_id not in history.events for event_id in history.told),
@@ -225,8 +215,3 @@ def _chosen(score: Floats, label: Floats) -> float:
     # If ones are reported for all scores, ones are a larger share of the labels below than above.
     rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
     return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan
-
-
-def _label(label: float, ages: Floats) -> LabelAges:
-    median, p99, largest = (float(q) for q in np.quantile(ages, (0.5, KNOWN, 1.0)))
-    return LabelAges(label, len(ages), median, p99, largest)

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import csv
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +22,8 @@ from replay.console import Console
 from replay.player import parts, play
 from replay.processes import cores
 from state import kinds, maps
-from state.bands import log_odds
 from state.kind import kind_of
+from state.odds import cut_log_odds, log_odds
 from state.policies import Policies
 from state.policy import Policy
 from state.segments import Dictionary
@@ -166,9 +165,7 @@ def _thawed(policies: Policies, stream: str) -> Policies:
     """Return the policies with no map frozen. A frozen map has learnt before, and nothing tells until when."""
     if (policy := policies.of(stream)) and policy.frozen:
         sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
-    patterns = [(pattern, replace(each, frozen=False)) for pattern, each in policies.patterns]
-    of = policies
-    return Policies(patterns, of.default, of.early_ttl_ms, of.coin, of.on_error)
+    return policies.each(lambda policy: replace(policy, frozen=False))
 
 
 def _maps(
@@ -203,7 +200,7 @@ def _table(options: argparse.Namespace, found: Sequence[Map], then: Then) -> Non
         for name in (*rows[0], "log-odds"):
             shown.add_column(name, justify="right", no_wrap=True)
         for row in rows:
-            moved = log_odds(row["served"]) - log_odds(row.get("then", row["raw"]))
+            moved = cut_log_odds(row["served"]) - cut_log_odds(row.get("then", row["raw"]))
             shown.add_row(*[f"{cell:.4g}" for cell in row.values()], f"{moved:+.2f}")
         console.print(_title(options, each), soft_wrap=True, highlight=False)
         console.print(shown)
@@ -253,19 +250,24 @@ def _plain(of: Map) -> dict[str, Any]:
 
 
 def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
-    """Print the whole map as SQL over the column ``raw`` of a table ``scores``: one CASE for each gap, else NULL."""
-    if len(found) > 1:
-        raise SettingsError(
-            f"there are {len(found)} maps, one a partition and version of the model, and SQL is of one: use csv or "
-            "json, or name the version, --of-version"
-        )
-    (of,) = found
-    x, y = of.points
-    lines = [f"-- {_title(options, of)}", "SELECT raw, CASE", "  WHEN raw < 0.0 THEN NULL"]
-    points = pairwise(zip(x, y, strict=True))
-    lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
-    lines += [f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores;"]
-    print("\n".join(lines))
+    """Print the maps as one query of the column ``raw`` of a table ``scores``: one CASE for each gap, else NULL.
+
+    Several maps are one below the other, and two more columns say of which partition and version each row is.
+    """
+    queries = []
+    for of in found:
+        x, y = of.points
+        version = "NULL" if of.model_version is None else "'{}'".format(of.model_version.replace("'", "''"))
+        whose = f"{of.partition} AS partition_number, {version} AS model_version, " if len(found) > 1 else ""
+        points = pairwise(zip(x, y, strict=True))
+        lines = [
+            f"-- {' '.join(_title(options, of).split())}",
+            f"SELECT {whose}raw, CASE",
+            "  WHEN raw < 0.0 THEN NULL",
+        ]
+        lines += [f"  WHEN raw < {right[0]!r} THEN {_line(left, right)}" for left, right in points]
+        queries.append("\n".join([*lines, f"  WHEN raw <= 1.0 THEN {y[-1]!r} END AS served", "FROM scores"]))
+    print("\nUNION ALL\n".join(queries) + ";")
 
 
 def _line(left: tuple[float, float], right: tuple[float, float]) -> str:
@@ -275,7 +277,7 @@ def _line(left: tuple[float, float], right: tuple[float, float]) -> str:
         return repr(y0)
     if x0 == 0.0 or x1 == 1.0 or min(y0, y1) == 0.0 or max(y0, y1) == 1.0:
         return f"{y0!r} + {(y1 - y0) / (x1 - x0)!r} * (raw - {x0!r})"
-    one, other, low, high = (math.log(each) - math.log1p(-each) for each in (y0, y1, x0, x1))
+    one, other, low, high = map(log_odds, (y0, y1, x0, x1))
     slope = (other - one) / (high - low)
     return f"1 / (1 + EXP({slope * low - one!r} - {slope!r} * LN(raw / (1 - raw))))"
 

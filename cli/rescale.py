@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
 from agents.taken_up import Noted
 from cli import reading
@@ -50,7 +49,7 @@ from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.claims import UNFINISHED, Claims
-from streams.kafka import owners
+from streams.kafka import owners, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import writer
 
@@ -120,9 +119,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         await require_topics(stage, width)
     async with AsyncExitStack() as stack:
         options = old.client_options()
-        admin = AIOKafkaAdminClient(**options)
-        await admin.start()
-        stack.push_async_callback(admin.close)
+        admin = await stack.enter_async_context(topics.admin_client(old))
         producer = await stack.enter_async_context(writer(new))
         reader = await stack.enter_async_context(AIOKafkaConsumer(isolation_level="read_committed", **options))
         await require_idle(admin, [old, new])

@@ -11,9 +11,10 @@ from itertools import chain
 from typing import Any, Final
 
 from cli import history
-from cli.label_history import FEWEST, FEWEST_EACH, SLIP, LabelAges, Seen, read
+from cli.label_history import FEWEST, FEWEST_EACH, SLIP, Seen, read
 from cli.options import DONE, NO, print_json, settings
 from cli.prices import Price, priced
+from replay.figures import OutcomeAges
 from replay.silence import SPARE, lasting
 from replay.sources.record import ReplaySource
 from state.forecasts import QUANTILES
@@ -305,7 +306,7 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
     return None
 
 
-def _apart(labels: Sequence[LabelAges], reasons: list[str]) -> bool:
+def _apart(labels: Sequence[OutcomeAges], reasons: list[str]) -> bool:
     """Return a sentence if outcomes of one label come sooner than those of the other."""
     if len(labels) < 2:
         return False

@@ -58,6 +58,7 @@ HOT = (
     "state/kinds.py",
     "state/ledger.py",
     "state/marking.py",
+    "state/odds.py",
     "state/quick.py",
     "state/scoring/losses.py",
     "state/scoring/ranking.py",

@@ -5,17 +5,17 @@ the other by more than a slice, and a worker that merges the two by time need no
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
-from aiokafka.producer.message_accumulator import BatchBuilder
 
 from state.arrays import Integers
 from streams.kafka.partitioner import partition
+from streams.kafka.writer import Record, append
 
 #: Messages in a slice: one or two record batches for each partition, one round trip, 50 ms between gates.
 SLICE: Final = 8000
@@ -79,28 +79,11 @@ async def play(
                 counts[topic] = len(await producer.partitions_for(topic))
             if len(set(counts.values())) > 1:
                 raise CopartitionError(f"topics must have equally many partitions, they have: {counts}")
-            await _send(producer, piece, counts[piece[0].topic])
+            places = defaultdict[tuple[str, int], list[Record]](list)
+            for time_ms, topic, key, value in piece:
+                places[topic, partition(key, counts[topic])].append((time_ms, key, value, ()))
+            await asyncio.gather(*(append(producer, *place, records) for place, records in places.items()))
             sent.update(message.topic for message in piece)
             yield PlayerProgress(Counter(sent), piece[-1].time_ms)
     finally:
         await producer.stop()
-
-
-async def _send(producer: AIOKafkaProducer, piece: Sequence[TimedRecord], partitions: int) -> None:
-    """Send one slice and wait until all of it is acknowledged."""
-    batches: dict[tuple[str, int], list[BatchBuilder]] = {}
-    for time_ms, topic, key, value in piece:
-        place = (topic, partition(key, partitions))
-        queue = batches.get(place)
-        if queue is None:
-            queue = batches[place] = [producer.create_batch()]
-        if queue[-1].append(timestamp=time_ms, key=key, value=value) is None:
-            queue.append(producer.create_batch())
-            # A batch always accepts its first record, however large. The broker may refuse its size.
-            queue[-1].append(timestamp=time_ms, key=key, value=value)
-    await asyncio.gather(*(_in_order(producer, *place, queue) for place, queue in batches.items()))
-
-
-async def _in_order(producer: AIOKafkaProducer, topic: str, index: int, queue: Sequence[BatchBuilder]) -> None:
-    acknowledgements = [await producer.send_batch(batch, topic, partition=index) for batch in queue]
-    await asyncio.gather(*acknowledgements)

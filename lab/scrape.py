@@ -3,10 +3,12 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from agents.health import asked
 
 #: Longest wait for an answer, s. The worker needs milliseconds, but the thread shares a core with its other work.
 PATIENCE: Final = 10.0
@@ -99,12 +101,7 @@ class ScrapedSamples:
 
 def get(host: str, port: int, path: str) -> tuple[int, str]:
     """Return status and body of a GET. Raises OSError if nothing listens there, or the answer is not HTTP."""
-    connection = HTTPConnection(host, port, timeout=PATIENCE)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
+        return asked(host, port, path, PATIENCE, tls=False)
     except HTTPException as exc:
         raise OSError(f"{host}:{port}{path}: {exc!r}") from exc
-    finally:
-        connection.close()

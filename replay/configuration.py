@@ -110,9 +110,7 @@ def _promoted(policies: Policies, spec: str) -> Configuration:
     def promoted(policy: Policy) -> Policy:
         return next((each for each in policy.challengers if _spec(each) == spec), policy)
 
-    patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
-    default = policies.default and promoted(policies.default)
-    return Configuration(spec, policies.changed(patterns, default))
+    return Configuration(spec, policies.each(promoted))
 
 
 def _spec(policy: Policy) -> str:
@@ -131,11 +129,9 @@ def with_calibrator(policies: Policies, spec: str) -> Configuration:
             raise SettingsError(f"--calibrator {spec}: {pair!r} is not option=value")
         options[option.strip()] = _value(value.strip())
     try:
-        patterns = [(pattern, _changed(policy, name, options)) for pattern, policy in policies.patterns]
-        default = _changed(policies.default, name, options) if policies.default else None
-        if default is None and not patterns:
+        if not policies.all:
             Policy(name, options)
-        return Configuration(spec, policies.changed(patterns, default))
+        return Configuration(spec, policies.each(lambda policy: _changed(policy, name, options)))
     except ValueError as exc:
         raise SettingsError(f"--calibrator {spec}: {exc}") from exc
 

@@ -161,10 +161,9 @@ class Delays:
 
 @dataclass(frozen=True)
 class OutcomeAges:
-    """How long reported outcomes took, by label."""
+    """How long the outcomes of one label took."""
 
-    #: 0 or 1.
-    label: int
+    label: float
     #: Outcomes.
     n: int
     #: Quantiles of the time from forecast to outcome, by linear interpolation.

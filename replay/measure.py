@@ -180,14 +180,13 @@ def delays(took: Integers) -> Delays:
 
 
 def ages(took: Integers, y: Floats) -> list[OutcomeAges]:
-    """Return how long outcomes took, [n] ms, by label, [n]."""
-    found = []
-    for label in (0, 1):
-        mine = took[y == label]
-        if len(mine):
-            median, p99, largest = (float(q) for q in np.quantile(mine, (0.5, 0.99, 1.0)))
-            found.append(OutcomeAges(label, len(mine), median, p99, largest))
-    return found
+    """Return how long outcomes took, [n] ms, by label, [n]: of 0 and of 1, if there are any."""
+    return [ages_of(label, mine) for label in (0, 1) if len(mine := took[y == label])]
+
+
+def ages_of(label: float, took: Integers) -> OutcomeAges:
+    """Return how long the outcomes of a label took, [n] ms, at least one."""
+    return OutcomeAges(label, len(took), *(float(q) for q in np.quantile(took, (0.5, 0.99, 1.0))))
 
 
 def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:

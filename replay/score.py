@@ -24,10 +24,9 @@ from state.fence import FATES, Fence
 from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import WINDOW
+from state.scoring.sums import added
 from state.scoring.vector_history import VectorHistory
-from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from state.segments import Segment
 from state.versions import Versions
 from streams.metrics import functions, vectors, versions, weights
 
@@ -239,16 +238,10 @@ def _intervals(
 
 def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> dict[str, Any] | None:
     """Return the weighted figures of a contender for a stream, as live; None without weights or labels."""
-    whole: list[Weighted] = []
-    by_segment: dict[Segment, Weighted] = {}
-    for part in parts:
-        for slot, sums in part.weighted.get((stream, i), {}).items():
-            if slot == WHOLE:
-                whole.append(sums)
-            else:
-                segment = part.dictionaries[stream].segment(slot)
-                by_segment[segment] = by_segment.get(segment, Weighted()) + sums
-    return weights.describe(reduce(add, whole), by_segment, policy) if whole else None
+    held = [(part, *each) for part in parts for each in part.weighted.get((stream, i), {}).items()]
+    whole = [sums for _, slot, sums in held if slot == WHOLE]
+    apart = added((part.dictionaries[stream].segment(slot), sums) for part, slot, sums in held if slot != WHOLE)
+    return weights.describe(reduce(add, whole), apart, policy) if whole else None
 
 
 def _late(

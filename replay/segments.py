@@ -1,5 +1,6 @@
 """Scores of segments from the columns of a replay: as the workers' engine counts them, and month by month."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from state.scoring.cells import Bin
 from state.scoring.history import WINDOW
 from state.scoring.pair_scores import PairScores
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
+from state.scoring.sums import added
 from state.scoring.windows import KINDS
 from state.segments import LIMIT, Dictionary, Segment
 from streams.metrics.segments import SegmentRows, describe
@@ -21,7 +23,7 @@ from streams.metrics.segments import SegmentRows, describe
 #: By segment and month, UTC, of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
 Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
-#: Sums are multiples of its inverse, as `state.scoring.scores.grain` rounds.
+#: Sums are multiples of its inverse, as `state.scoring.cells.grain` rounds.
 _GRAIN = 2.0**30
 #: What `PartitionResult.labelled` has for a segment without labels.
 _UNLABELLED = (0, 0, 0)
@@ -49,11 +51,14 @@ def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> 
 
 def _pairs(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[Segment, dict[str, PairScores]]:
     """Return the scores of each segment of classes or numbers by month."""
-    found: dict[Segment, dict[str, PairScores]] = {}
-    for part in parts:
-        for (slot, month), scores in part.months.get((stream, contender), {}).items():
-            mine = found.setdefault(part.dictionaries[stream].segment(slot), {})
-            mine[month] = mine.get(month, PairScores()) + scores
+    sums = added(
+        ((part.dictionaries[stream].segment(slot), month), scores)
+        for part in parts
+        for (slot, month), scores in part.months.get((stream, contender), {}).items()
+    )
+    found: dict[Segment, dict[str, PairScores]] = defaultdict(dict)
+    for (segment, month), scores in sums.items():
+        found[segment][month] = scores
     return found
 
 

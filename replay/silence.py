@@ -85,8 +85,7 @@ def _changed(
             used[id(policy)].append(stream)
     if not used:
         return policies
-    default = policies.default and change(used, policies.default)
-    return policies.changed([(pattern, change(used, policy)) for pattern, policy in policies.patterns], default)
+    return policies.each(partial(change, used))
 
 
 def _longer(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from time import monotonic
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -12,7 +11,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streams.config.settings import Settings
 from streams.faust import unpacking
-from streams.kafka.standstill import STILL_SECONDS
+from streams.kafka import standstill
+from streams.kafka.standstill import Standstill
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import FETCH_BYTES
 from streams.records.merge import KafkaRecord
@@ -111,7 +111,8 @@ class TopicReader:
 
     def records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
         """Yield records; ``stretches``: up to which offsets, each with the most bytes that a batch may unpack to."""
-        position, since = int(self._run(self._consumer.position(place))), monotonic()
+        position = int(self._run(self._consumer.position(place)))
+        still, (last, _) = Standstill(self._runner.get_loop().time), stretches[-1]
         for n, (end, limit) in enumerate(stretches):
             if n and position < end:
                 self._unpacks[place.topic] = limit
@@ -123,11 +124,12 @@ class TopicReader:
                     yield from [each for each in found if each.offset < end]
                     break
                 yield from found
-                if found:
-                    since = monotonic()
-                elif monotonic() - since > STILL_SECONDS:
-                    said = f"{place.topic}/{place.partition} gave nothing for {STILL_SECONDS:g} s at offset {position}"
-                    raise TopicsError(said, lasting=False)
+                if still.at(last - position):
+                    raise TopicsError(
+                        f"{place.topic}/{place.partition} gave nothing for {standstill.STILL_SECONDS:g} s at offset "
+                        f"{position}. Does the broker that leads it answer?",
+                        lasting=False,
+                    )
 
     async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
         try:

@@ -28,12 +28,12 @@ from lab.fraud import Shape
 from replay.intervals import described
 from state import evidence
 from state.arrays import Floats
-from state.bands import log_odds, probability
 from state.calibrators.by_segment import IN_FAST, IN_KNOT, KNOTS, _place
 from state.calibrators.logistic import P_CLIP
 from state.calibrators.prudent import Prudent
 from state.calibrators.two_scales import itself
 from state.evidence import Evidence, band_of
+from state.odds import cut_log_odds, probability
 from state.scoring.ages import DAY_MS
 from state.scoring.wilson import wilson
 
@@ -76,7 +76,7 @@ def play(
             n, ones = counts[band]
             off = calibrator.error() or 1.0
             half = WIDE * _spread(calibrator, raw[i], groups[i])
-            v = log_odds(p)
+            v = cut_log_odds(p)
             ends[i] = [
                 wilson(ones / n, n * (1.96 / WIDE) ** 2) if n else (0.0, 1.0),
                 (probability(v - half), probability(v + half)),
@@ -96,7 +96,7 @@ def _spread(calibrator: Prudent, raw: float, groups: tuple[int, ...]) -> float:
     both: Any = calibrator._map
     if not both.evident():
         return 10.0
-    z = both._ends.read(log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
+    z = both._ends.read(cut_log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
     scales = (z, itself(z), 1.0)
     found = sum(map(mul, scales, both._slow._solved(*scales)))
     segments: Any = calibrator._segments

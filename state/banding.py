@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from state.bands import FARTHEST, Bands, log_odds
+from state.bands import Bands
+from state.odds import FARTHEST, cut_log_odds
+from state.quick import floats
 
 #: Step of a threshold that keeps a volume, in log-odds, for each forecast in its band or above. If a new calibration
 #: raises all scores by one unit of log-odds, twenty more forecasts pass, however many come.
@@ -73,13 +75,13 @@ class Thresholds:
     @classmethod
     def of(cls, bands: Bands) -> Self:
         """Return the first thresholds: the shares themselves, which fit calibrated scores, or the configured ones."""
-        return cls([log_odds(each) for each in (bands.shares or bands.lows[1:])])
+        return cls([cut_log_odds(each) for each in (bands.shares or bands.lows[1:])])
 
     def place(self, bands: Bands, raw: float, p: float) -> tuple[int, int]:
         """Return the bands of the raw and of the served score, and let the thresholds move."""
         at, shares = self.at, bands.shares
-        now = self._band(log_odds(p))
-        before = self._band(log_odds(raw)) if shares else bands.place(raw)
+        now = self._band(cut_log_odds(p))
+        before = self._band(cut_log_odds(raw)) if shares else bands.place(raw)
         self.n += 1
         step = max(RATE, min(FIRST, 1.0 / (shares[-1] * self.n))) if shares else RATE
         for k in range(len(at)):
@@ -102,7 +104,7 @@ class Thresholds:
 
     def encode(self) -> bytes:
         """Return the thresholds; layout in the class's notes."""
-        return _COUNT.pack(self.n, len(self.at)) + Struct(f"<{len(self.at)}d").pack(*self.at)
+        return _COUNT.pack(self.n, len(self.at)) + floats(len(self.at)).pack(*self.at)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -111,7 +113,7 @@ class Thresholds:
         Raises ValueError or struct.error if it is cut or too long, or a threshold is impossible.
         """
         n, size = _COUNT.unpack_from(payload)
-        at = Struct(f"<{size}d").unpack(payload[_COUNT.size :])
+        at = floats(size).unpack(payload[_COUNT.size :])
         if any(abs(each) > 2.0 * FARTHEST for each in at):
             raise ValueError(f"thresholds {at!r} are beyond all log-odds")
         return cls(at, n)

@@ -9,27 +9,15 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
+from state.odds import cut_log_odds
+
 #: Most bands of a stream, and the longest name of one.
 MOST: Final = 6
 LONGEST: Final = 32
-#: Log-odds of 1 - 1e-9. Probabilities beyond it count as equal.
-FARTHEST: Final = math.log(1e9 - 1.0)
 #: Largest `Points.base`, `Points.double` and `Points.odds`. Within these, points fit 32 bits.
 BASE: Final = 1_000_000
 DOUBLE: Final = 10_000
 ODDS: Final = 1e9
-
-
-def log_odds(p: float) -> float:
-    """Return the log-odds of a probability in [0, 1], cut to ±`FARTHEST`. They never fall as p rises."""
-    if p <= 0.0:
-        return -FARTHEST
-    return min(max(math.log(p) - math.log1p(-p), -FARTHEST), FARTHEST) if p < 1.0 else FARTHEST
-
-
-def probability(z: float) -> float:
-    """Return the probability of log-odds."""
-    return 1.0 / (1.0 + math.exp(-z))
 
 
 @dataclass(frozen=True)
@@ -140,5 +128,5 @@ class Points:
 
     def of(self, p: float) -> int:
         """Return the points of a probability in [0, 1]."""
-        good = -log_odds(p) - math.log(self.odds)
+        good = -cut_log_odds(p) - math.log(self.odds)
         return math.floor(self.base + self.double / math.log(2.0) * good + 0.5)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
-from state.bands import probability
+from state.odds import probability
 from state.quick import log1p
 
 #: Bands of raw scores are one unit of log-odds wide; this many lie on either side of one half.

@@ -8,11 +8,13 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 from struct import Struct
 from typing import Final, Self
+
+from state.odds import cut_log_odds
+from state.quick import floats
 
 #: Most classes a forecast may have, and most quantiles.
 MAX_CLASSES, MAX_LEVELS = 1000, 256
@@ -64,7 +66,7 @@ class Classwise(tuple[float, ...]):
         """
         if isinstance(self, Probs):
             return self
-        odds = [_log_odds(p) for p in self]
+        odds = [cut_log_odds(p, _FARTHEST) for p in self]
         low, high, shift = -2.0 * _FARTHEST, 2.0 * _FARTHEST, 0.0
         for _ in range(_HALVINGS):
             found = [1.0 / (1.0 + math.exp(-each - shift)) for each in odds]
@@ -257,12 +259,12 @@ def encode(forecast: ForecastValue) -> bytes:
     """
     if isinstance(forecast, Quantiles):
         m = len(forecast.levels)
-        return _HEAD.pack(_QUANTILES, m) + _floats(2 * m).pack(*forecast.levels, *forecast.values)
+        return _HEAD.pack(_QUANTILES, m) + floats(2 * m).pack(*forecast.levels, *forecast.values)
     if isinstance(forecast, Normal):
         return _PAIR.pack(_NORMAL, forecast.mean, forecast.std)
     if isinstance(forecast, Classwise):
         kind = _PROBS if isinstance(forecast, Probs) else _CLASSWISE
-        return _HEAD.pack(kind, len(forecast)) + _floats(len(forecast)).pack(*forecast)
+        return _HEAD.pack(kind, len(forecast)) + floats(len(forecast)).pack(*forecast)
     return _SCALAR.pack(_PROBABILITY, forecast)
 
 
@@ -279,7 +281,7 @@ def decode(payload: bytes) -> ForecastValue:
             return _probability(_SCALAR.unpack(payload)[1])
         if kind in {_PROBS, _CLASSWISE, _QUANTILES}:
             n = _HEAD.unpack_from(payload)[1]
-            numbers = _floats(2 * n if kind == _QUANTILES else n).unpack(payload[_HEAD.size :])
+            numbers = floats(2 * n if kind == _QUANTILES else n).unpack(payload[_HEAD.size :])
             if kind == _QUANTILES:
                 return Quantiles(numbers[:n], numbers[n:])
             return Probs(numbers) if kind == _PROBS else Classwise(numbers)
@@ -296,11 +298,6 @@ def decode_law(payload: bytes) -> Law:
     raise ValueError(f"expected quantiles or a normal law, got kind {payload[0]}")
 
 
-@lru_cache(maxsize=64)
-def _floats(n: int) -> Struct:
-    return Struct(f"<{n}d")
-
-
 def _probability(p: float) -> float:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"a probability must be in [0, 1], got {p!r}")
@@ -310,10 +307,3 @@ def _probability(p: float) -> float:
 def _require_level(level: float) -> None:
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"a level must be in [0, 1], got {level!r}")
-
-
-def _log_odds(p: float) -> float:
-    """Return the log-odds of a probability, cut to ±`_FARTHEST`."""
-    if p <= 0.0:
-        return -_FARTHEST
-    return min(max(math.log(p) - math.log1p(-p), -_FARTHEST), _FARTHEST) if p < 1.0 else _FARTHEST

@@ -11,6 +11,7 @@ from state.calibrators.composition import Composition
 from state.calibrators.logistic import P_CLIP
 from state.calibrators.prudent import Prudent
 from state.forecasts import PROBABILITY
+from state.odds import probability
 from state.policy import Policy
 
 #: Largest error of a table between its points, in log-odds of probabilities within `P_CLIP`: .1 % of a small
@@ -112,7 +113,7 @@ def _refine(answer: Callable[[float], float], found: dict[float, float], gaps: l
         low, high = _log_odds(left), _log_odds(right)
         if high - low < NARROW or len(found) >= most:
             continue
-        middle = _probability((low + high) / 2.0)
+        middle = probability((low + high) / 2.0)
         middle = short if left < (short := float(f"{middle:.6g}")) < right else middle
         if not left < middle < right:
             continue
@@ -132,7 +133,7 @@ def between(left: tuple[float, float], right: tuple[float, float], p: float) -> 
     if y0 == y1 or low == high:
         return y0
     one, other = _log_odds(y0), _log_odds(y1)
-    return _probability(one + (other - one) * (_log_odds(p) - low) / (high - low))
+    return probability(one + (other - one) * (_log_odds(p) - low) / (high - low))
 
 
 def _thinned(points: list[tuple[float, float]]) -> Table:
@@ -163,16 +164,12 @@ def _log_odds(p: float) -> float:
     return math.log(p / (1.0 - p))
 
 
-def _probability(v: float) -> float:
-    return 1.0 / (1.0 + math.exp(-v))
-
-
 def _base() -> tuple[float, ...]:
     fine, coarse = round(FINE / FINE_STEP), round((COARSE - FINE) / COARSE_STEP)
     upper = [i * FINE_STEP for i in range(fine)] + [FINE + i * COARSE_STEP for i in range(coarse + 1)]
     places = [*(-v for v in upper[:0:-1]), *upper]
     # Points with few digits; near 1, their distance from 1 has few.
-    points = [float(f"{_probability(v):.6g}") if v < 0 else 1.0 - float(f"{_probability(-v):.6g}") for v in places]
+    points = [float(f"{probability(v):.6g}") if v < 0 else 1.0 - float(f"{probability(-v):.6g}") for v in places]
     return 0.0, *sorted({*points, P_CLIP, 1.0 - P_CLIP}), 1.0
 
 

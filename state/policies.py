@@ -1,6 +1,6 @@
 """The policies of all streams, by patterns of their names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import islice
@@ -81,6 +81,11 @@ class Policies:
         """Whether a stream's dead forecasts are answered with raw scores; an empty stream could not be read."""
         policy = self.of(stream) if stream else None
         return (self.on_error if policy is None else policy.on_error) == RAW
+
+    def each(self, change: Callable[[Policy], Policy]) -> "Policies":
+        """Return a copy in which every policy is changed."""
+        patterns = [(pattern, change(policy)) for pattern, policy in self.patterns]
+        return self.changed(patterns, self.default and change(self.default))
 
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
         """Return a copy with other patterns and default."""

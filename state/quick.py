@@ -1,6 +1,8 @@
 """Functions of Python that run at least once an event; compiled modules find them here without a look-up."""
 
 import math
+from functools import cache
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -15,6 +17,12 @@ tanh: Final = math.tanh
 checksum: Final = crc32
 #: One byte, by its value.
 BYTES: Final = [bytes((value,)) for value in range(256)]
+
+
+@cache
+def floats(n: int) -> Struct:
+    """Return the layout of n floats, little-endian. There are more of them than the `struct` module remembers."""
+    return Struct(f"<{n}d")
 
 
 def search(items: tuple[float, ...], value: float) -> int:

@@ -41,6 +41,7 @@ from state.scoring.pair_scores import compare, of_challenger
 from state.scoring.recent import Recent
 from state.scoring.segment_pairs import AnySegmentScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.sums import added
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import overall
 from state.segments import Dictionary
@@ -313,11 +314,10 @@ class Divided:
     def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
         home = self._here[self._home]
         layouts = {scored_of(layout, PROBS, config): layout for layout in self._names for config in self._served}
-        rest: dict[tuple[bytes, int], Any] = {}
-        for (old, scored, slot), scores in self._segments.items():
-            slots = home.slots[layouts.get(scored, scored), old]
-            place = scored, slots[slot]
-            rest[place] = rest[place] + scores if place in rest else scores
+        rest = added(
+            ((scored, home.slots[layouts.get(scored, scored), old][slot]), scores)
+            for (old, scored, slot), scores in self._segments.items()
+        )
         for event, row in self._events_in_order():
             counting = self._counting(event.old, row) if row.status == ledger.RESOLVED else []
             if counting:
@@ -325,10 +325,10 @@ class Divided:
                 scored = scored_of(row.layout, row.kind, row.config)
                 found = [rest[scored, slots[slot]] for slot in counting]
                 observe_segments(found, row.raw, row.p, row.y, sign=-1)
-        for place, scores in rest.items():
+        for scores in rest.values():
             scores.warm_up.since = min(scores.warm_up.since, 1)  # applied counts of another partition mean nothing here
             scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # the windows no longer exist
-            home.segments[place] = home.segments[place] + scores if place in home.segments else scores
+        home.segments = added((*home.segments.items(), *rest.items()))
         for new, here in self._here.items():
             for (scored, slot), scores in here.segments.items():
                 made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
@@ -344,12 +344,12 @@ class Divided:
 
     def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
         """Add up the rows that move as a sum."""
-        sums: dict[bytes, Any] = {}
-        for old, key in self._found:
-            kind = kind_of(key)
-            if kind.moves in (Kept.SUM, Kept.SHARED) and (kind is not kinds.ALARMS or rescale_parts.anew(self._found)):
-                value, at = kind.decode(self._parts[old][key]), self._at_home(old, key)
-                sums[at] = sums[at] + value if at in sums else value
+        anew = rescale_parts.anew(self._found)
+        sums = added(
+            (self._at_home(old, key), kind.decode(self._parts[old][key]))
+            for old, key in self._found
+            if (kind := kind_of(key)).moves in (Kept.SUM, Kept.SHARED) and (kind is not kinds.ALARMS or anew)
+        )
         for key, value in sums.items():
             kind = kind_of(key)
             for new in self._here if kind.moves == Kept.SHARED else (self._home,):

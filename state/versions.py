@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Self
 
 from state.calibrators.carried import FEW
 from state.counts import decode_cells, encode_cells
+from state.odds import log_odds, probability
 from state.scoring.ages import DAY_MS
 from state.scoring.distribution import CELLS, EDGES
 
@@ -234,8 +235,8 @@ def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
         if not n or min(share, 1.0 - share) * least < BEYOND:
             continue
         z = (low + high) / 2
-        p = min(max(answer(_sigmoid(_quantile(compared, share))), 1e-9), 1.0 - 1e-9)
-        g, w = math.log(p) - math.log1p(-p), n * p * (1.0 - p)
+        p = min(max(answer(probability(_quantile(compared, share))), 1e-9), 1.0 - 1e-9)
+        g, w = log_odds(p), n * p * (1.0 - p)
         weight += w
         sum_z += w * z
         sum_g += w * g
@@ -258,10 +259,6 @@ def _quantile(cells: Sequence[int], share: float) -> float:
             return low + (high - low) * wanted / n
         wanted -= n
     return _ENDS[-1][1]
-
-
-def _sigmoid(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
 
 
 def _loss(p: float, y: float) -> float:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agents.status.number_format import MONTHS, moment
+from state.odds import log_odds
 
 #: A tick: its value and its text.
 Tick = tuple[float, str]
@@ -101,8 +102,8 @@ class LogOdds(Scale):
 
     def part(self, value: float) -> float:
         """Return the part below a probability."""
-        low, high = logit(self.low), logit(self.high)
-        return (logit(min(max(value, self.low), self.high)) - low) / (high - low)
+        low, high = log_odds(self.low), log_odds(self.high)
+        return (log_odds(min(max(value, self.low), self.high)) - low) / (high - low)
 
     def ticks(self, most: int = 6) -> list[Tick]:
         """Return ticks at probabilities that people name, in percent."""
@@ -121,11 +122,6 @@ _ODDS: Final = tuple(
     )
 )
 _LEAST: Final = 1e-5
-
-
-def logit(p: float) -> float:
-    """Return the log-odds of a probability in (0, 1)."""
-    return math.log(p) - math.log1p(-p)
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def _apart(scored: Scored) -> Caution | None:
     first, last = seen
     if last.median_ms - first.median_ms <= APART * last.median_ms:
         return None
-    called = {1: "yes", 0: "no"}
+    called = {1.0: "yes", 0.0: "no"}
     return Caution(
         f"Of {scored.stream} an outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
         f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "

@@ -1,99 +1,53 @@
-"""The merge of a partition's two topics into one order, by the rule of `streams.records.merge`.
+"""The merge of a partition's two topics into one order, by the rule of workers (`streams.records.merge`).
 
-The record with the smaller timestamp goes first, a forecast before an outcome of the same millisecond. A record that is
-stamped far ahead of its neighbours goes when they do. A topic keeps its own order, also where its timestamps fall: a
-live worker does the same. A few chunks of each topic are held, so memory does not grow with history.
+A topic keeps its own order, also where its timestamps fall: a live worker does the same. A few chunks of each topic are
+held, so memory does not grow with history.
 """
 
-from collections import deque
 from collections.abc import Iterator
-from itertools import chain, islice
+from math import inf
+from sys import maxsize
+from typing import cast
 
-from replay.sources.record import Chunk, SourceRecord
-from state.witnesses import SLACK
-from streams.records.merge import BEHIND, believed
+from aiokafka import TopicPartition
+
+from replay.sources.record import CHUNK, TOPICS, Chunk, SourceRecord
+from streams.records.merge import BEHIND, PartitionBuffer
+
+
+class _Topics:
+    """The chunks of both topics that are not buffered yet."""
+
+    def __init__(self, forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> None:
+        self.buffer = PartitionBuffer(0, [TopicPartition(name, 0) for name in TOPICS])
+        self._left = dict(zip(self.buffer.sources, (forecasts, outcomes), strict=True))
+
+    def caught_up(self, place: TopicPartition) -> bool:
+        """Whether all records of a topic were read."""
+        return place not in self._left
+
+    def read(self) -> int:
+        """Buffer what the place of each topic's first record depends on; return the share that was read."""
+        done = 0
+        for topic, (place, buffered) in enumerate(self.buffer.queues()):
+            while len(buffered) <= BEHIND and place in self._left:
+                chunk = next(self._left[place], None)
+                if chunk is None:
+                    del self._left[place]
+                else:
+                    self.buffer.add(topic, chunk.records)
+                    done += chunk.done
+        return done
 
 
 def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Chunk]:
     """Yield the records of two topics of one partition as one."""
-    left, right = _Side(forecasts), _Side(outcomes)
-    while left.records and right.records:
-        records = _interleaved(left, right)
-        if left.at == len(left.records):
-            done = left.done
-            left.advance()
-        else:
-            done = right.done
-            right.advance()
-        yield Chunk(records, done)
-    for side in (left, right):
-        while side.records:
-            yield Chunk(side.records[side.at :], side.done)
-            side.advance()
-
-
-class _Side:
-    """The chunks of one topic: the one that is being merged, and those behind it."""
-
-    def __init__(self, chunks: Iterator[Chunk]) -> None:
-        self._chunks = (chunk for chunk in chunks if chunk.records)
-        self._following: deque[Chunk] = deque()
-        self.advance()
-
-    def advance(self) -> None:
-        """Go on to the next chunk."""
-        chunk = self._following.popleft() if self._following else next(self._chunks, None)
-        #: Records of the chunk that is being merged; empty if there is none.
-        self.records, self.done = chunk or Chunk([], 0)
-        #: Index of the next record in that chunk.
-        self.at = 0
-
-    def believed(self, at: int) -> int:
-        """Return the time, ms, by which a record is merged if its own time is far ahead of the other topic."""
-        while len(self.records) - at + sum(len(chunk.records) for chunk in self._following) <= BEHIND:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                break
-            self._following.append(chunk)
-        following = chain.from_iterable(chunk.records for chunk in self._following)
-        behind = islice(chain(self.records[at + 1 : at + 1 + BEHIND], following), BEHIND)
-        return believed(self.records[at][0], [record[0] for record in behind])
-
-
-def _interleaved(left: _Side, right: _Side) -> list[SourceRecord]:
-    """Merge two sides until the chunk of one is used up; return the records."""
-    mine, i, others, j = left.records, left.at, right.records, right.at
-    n, m = len(mine), len(others)
-    records: list[SourceRecord] = []
-    append = records.append
-    first, second = mine[i], others[j]
-    #: The time by which the next record is merged if it is far ahead of the other topic; None until it is asked for.
-    of_first: int | None = None
-    of_second: int | None = None
+    topics = _Topics(forecasts, outcomes)
     while True:
-        lead = second[0] - first[0]
-        forecast = lead >= 0
-        if lead > SLACK:
-            if of_second is None:
-                of_second = right.believed(j)
-            forecast = first[0] <= of_second
-        elif -lead > SLACK:
-            if of_first is None:
-                of_first = left.believed(i)
-            forecast = of_first <= second[0]
-        if forecast:
-            append(first)
-            i += 1
-            of_first = None
-            if i == n:
-                break
-            first = mine[i]
-        else:
-            append(second)
-            j += 1
-            of_second = None
-            if j == m:
-                break
-            second = others[j]
-    left.at, right.at = i, j
-    return records
+        done = topics.read()
+        batch = topics.buffer.take(CHUNK, maxsize, topics, inf)
+        if batch is None:
+            return
+        topics.buffer.busy = False
+        topics.buffer.acknowledged(batch)
+        yield Chunk([cast("SourceRecord", record) for _, record in batch.records], done)

@@ -1,12 +1,11 @@
 """A piecewise linear correction of log-odds. It bends only where outcomes support it, and keeps the order of scores."""
 
 import math
-from functools import cache
-from struct import Struct
 from typing import Final
 
 from state.calibrators.base import require_length
 from state.calibrators.logistic import lacking, sigmoid
+from state.quick import floats
 
 #: Least slope of v + r(v).
 FLAT: Final = 0.05
@@ -49,7 +48,7 @@ class Bend:
         self._least = (FLAT - 1.0) * step
         self._r = [0.0] * knots
         self._held = [prior] * knots
-        self._bytes = _bytes(knots)
+        self._bytes = floats(2 * knots)
 
     def at(self, v: float) -> float:
         """Return r(v)."""
@@ -104,8 +103,3 @@ class Bend:
         values = list(self._bytes.unpack(payload))
         knots = len(self._r)
         self._r, self._held = values[:knots], values[knots:]
-
-
-@cache
-def _bytes(knots: int) -> Struct:
-    return Struct(f"<{2 * knots}d")

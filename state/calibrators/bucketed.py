@@ -18,7 +18,7 @@ from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Option, choice, increasing, integer
 from state.draw import BITS, Draw
-from state.quick import new
+from state.quick import floats, new
 
 _TICKET: Final = Struct("<HH")
 _HEAD: Final = Struct("<IIII")
@@ -286,4 +286,4 @@ class CountingBuckets(Bucketed):
 def _shape(buckets: Grid, grid: Grid) -> tuple[int, int, int]:
     """Return the numbers of buckets and gaps, and a checksum of edges and points."""
     cuts = (*buckets.points, *grid.points)
-    return buckets.last, grid.last, crc32(Struct(f"<{len(cuts)}d").pack(*cuts))
+    return buckets.last, grid.last, crc32(floats(len(cuts)).pack(*cuts))

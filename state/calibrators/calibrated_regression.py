@@ -13,7 +13,7 @@ from state.calibrators.base import MAX_FEATURES, BiasAlong, Calibrator, require_
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.log_odds_map import LogOddsMap, weighted
 from state.calibrators.options import Option, integer
-from state.quick import new
+from state.quick import floats, new
 
 _F8 = np.dtype("<f8")
 _HEAD = Struct("<I3x")
@@ -84,7 +84,7 @@ class CalibratedRegression(Calibrator):
 
     def __init__(self, *, features: int = 0) -> None:
         self._zeros = (0.0,) * features
-        self._ticket = Struct(f"<{features + 2}d")
+        self._ticket = floats(features + 2)
         self._sums = LeastSquares(features + 3, prior=1)
         self._map = LogOddsMap(features)
         self._unbiased = True

@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Self
 
+from state.odds import log_odds
+
 #: How points may be spaced: in log-odds below `KNEE` and above 1 - `KNEE`, and evenly between, without a step; in
 #: log-odds from `TAIL` to 1 - `TAIL`; evenly.
 SPACINGS: Final = ("hybrid", "logit", "uniform")
@@ -76,8 +78,8 @@ class Grid:
             raise ValueError(f"a grid has at least one gap, got {n}")
         slope = knee * (1.0 - knee)  # dp / d log-odds at the knee
         even = (0.5 - knee) / slope
-        bend = math.log(knee) - math.log1p(-knee)
-        farthest = even + bend - (math.log(TAIL) - math.log1p(-TAIL))
+        bend = log_odds(knee)
+        farthest = even + bend - log_odds(TAIL)
         lower = []
         for i in range((n - 1) // 2):
             distance = farthest * (1.0 - 2.0 * i / (n - 2))

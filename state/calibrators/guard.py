@@ -4,6 +4,7 @@ import math
 from struct import Struct
 from typing import Final
 
+from state.odds import log_odds
 from state.scoring.ages import BATCH
 
 #: First weight of the baseline; standard errors for an e-fold change; and the largest distance of the weight from the
@@ -64,7 +65,7 @@ class Guard:
     )
 
     def __init__(self, weight: float = WEIGHT) -> None:
-        self._odds = math.log(weight) - math.log1p(-weight)
+        self._odds = log_odds(weight)
         self._gain = 0.0
         #: Σ δ² and B, whose sum is V.
         self.squares, self.excess = 0.0, 0.0

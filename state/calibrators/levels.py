@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
+from state.odds import log_odds, probability
+
 #: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, where the theorem has an infinite value.
 TAIL = 1e-9
@@ -21,11 +23,6 @@ def chain(s: Sequence[float], anchor: int) -> tuple[float, ...]:
     return below + tuple(accumulate(s[anchor:], max))
 
 
-def log_odds(p: float) -> float:
-    """Return log(p / (1 - p)), p in (0, 1)."""
-    return math.log(p) - math.log1p(-p)
-
-
 #: Log-odds below which a level covers nothing.
 FIRST = log_odds(TAIL)
 
@@ -36,4 +33,4 @@ def sigmoid(s: float) -> float:
         return -math.inf
     if s > -FIRST:
         return math.inf
-    return 1.0 / (1.0 + math.exp(-s))
+    return probability(s)

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
+from state.quick import floats
 
 #: Outcomes that shift and scale are learnt from, and the fewest. With 500, windows after a change are a third worse;
 #: losses are within .3 % of each other (`docs/explanation/calibrators.md`).
@@ -146,7 +147,7 @@ class LocationScale:
         require_length(payload, self._head.size + 16 * held)
         self._mean, *rest = self._mixture.take(numbers)
         self._mixed, self._slow, self._fast = Place(*rest[:2]), Place(*rest[2:4]), Place(*rest[4:])
-        scores = Struct(f"<{2 * held}d").unpack_from(payload, self._head.size)
+        scores = floats(2 * held).unpack_from(payload, self._head.size)
         self._scores, self._left = LastNumbers(scores[:held]), LastNumbers(scores[held:])
 
 
@@ -226,7 +227,7 @@ class LastNumbers:
 
     def encode(self) -> bytes:
         """Return the numbers, oldest first."""
-        return Struct(f"<{len(self._numbers)}d").pack(*self._numbers)
+        return floats(len(self._numbers)).pack(*self._numbers)
 
 
 def units(law: Law) -> Units:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from state.calibrators.options import integer
+from state.odds import log_odds
 
 #: Forecasts and answers are clipped to [1e-6, 1 - 1e-6]. Log-odds of 0 and 1 are infinite. Clipped they stay below
 #: 13.82, so that one certain and wrong forecast cannot fix the slope alone.
@@ -21,7 +22,7 @@ CURVATURE: Final = 10.0
 HALFLIFE: Final = 5000
 
 _LN2: Final = math.log(2.0)
-Z_CLIP: Final = math.log(P_CLIP) - math.log1p(-P_CLIP)  # negative
+Z_CLIP: Final = log_odds(P_CLIP)  # negative
 
 OPTION: Final = integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
 

@@ -20,6 +20,7 @@ from state.calibrators.location_scale import (
     Units,
 )
 from state.forecasts import Law
+from state.quick import floats
 
 #: Weights before there is evidence: of the place without segments, with shifts, with scales, with both.
 PRIOR = (0.9, 0.04, 0.02, 0.04)  # not Final: mypyc finds such a tuple unset when it is passed on
@@ -224,7 +225,7 @@ class PlaceBySegment:
         self._learnt = learnt
         self._mean, self._away = self._mixture.take(numbers)
         self._rows = {slot: row for slot, *row in _ROW.iter_unpack(payload[_HEAD.size : end])}
-        scores = Struct(f"<{4 * held}d").unpack_from(payload, end)
+        scores = floats(4 * held).unpack_from(payload, end)
         one, other, third, last = [LastNumbers(scores[k * held : (k + 1) * held]) for k in range(4)]
         self._left = one, other, third, last
 

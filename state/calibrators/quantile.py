@@ -10,13 +10,14 @@ from typing import ClassVar, NamedTuple
 from state import forecasts
 from state.calibrators.answer import Answer
 from state.calibrators.base import MOST_SLOTS, Recalibrator, require_head
-from state.calibrators.levels import FIRST, TAIL, chain, log_odds, sigmoid
+from state.calibrators.levels import FIRST, TAIL, chain, sigmoid
 from state.calibrators.location_scale import LocationScale, Place, Units, offset, units
 from state.calibrators.options import Option, choice, increasing, number
 from state.calibrators.outstanding import BLOCKS, Outstanding
 from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served_at
 from state.draw import BITS, Draw
 from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
+from state.odds import log_odds
 from state.quick import new
 
 #: Default levels: the median, and the central intervals of 50, 80 and 90 %.

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
+from state.quick import floats
+from state.scoring.cells import grain
 from state.scoring.equal import Encoded
-from state.scoring.scores import Kind, grain
+from state.scoring.scores import Kind
 
 _COUNT: Final = Struct("<H")
 _SUMS: Final = 4
@@ -33,7 +35,7 @@ class Bias(Encoded):
         """Add an event, or with ``sign = -1`` take out one that was added.
 
         If the number of features changes, the sums start again, and events from before can no longer be taken out. Sums
-        are exact for features in [-2e6, 2e6], see `scores.grain`.
+        are exact for features in [-2e6, 2e6], see `cells.grain`.
         """
         if not x:
             return
@@ -75,7 +77,7 @@ class Bias(Encoded):
         if not self._sums:
             return head
         values = [self._n, *(value for sums in self._sums for value in sums)]
-        return head + Struct(f"<{len(values)}d").pack(*values)
+        return head + floats(len(values)).pack(*values)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -86,7 +88,7 @@ class Bias(Encoded):
             raise ValueError(f"bias of {d} features has {length} bytes, got {len(payload)}")
         bias = cls()
         if d:
-            bias._n, *values = Struct(f"<{1 + _SUMS * d}d").unpack_from(payload, _COUNT.size)
+            bias._n, *values = floats(1 + _SUMS * d).unpack_from(payload, _COUNT.size)
             bias._sums = [values[i : i + _SUMS] for i in range(0, len(values), _SUMS)]
         return bias
 

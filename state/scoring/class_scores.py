@@ -5,10 +5,11 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from state.forecasts import MAX_CLASSES, Classwise, Probs
-from state.scoring.cells import BINS
+from state.quick import floats
+from state.scoring.cells import BINS, grain
 from state.scoring.comparison import ComparedLoss, Difference, paired
 from state.scoring.losses import LOG_CLIP
-from state.scoring.scores import Kind, grain
+from state.scoring.scores import Kind
 from state.scoring.sums import Paired
 
 _FIELDS = 3
@@ -35,7 +36,7 @@ class ClassScores(Paired):
     probability; of equal ones the first. Only the log loss needs a distribution, so it uses those of
     `Classwise.normalised`. Everything else uses the probabilities as served.
 
-    Numbers are rounded to multiples of 2**-30 before they are summed (`scores.grain`), so sums below 2**23 are exact,
+    Numbers are rounded to multiples of 2**-30 before they are summed (`cells.grain`), so sums below 2**23 are exact,
     in any order and also after events are taken out again.
 
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
@@ -92,7 +93,7 @@ class ClassScores(Paired):
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        return _HEAD.pack(self.shape) + Struct(f"<{len(self.sums)}d").pack(*self.sums)
+        return _HEAD.pack(self.shape) + floats(len(self.sums)).pack(*self.sums)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -101,7 +102,7 @@ class ClassScores(Paired):
         length = len(scores.sums)
         if len(payload) != _HEAD.size + 8 * length:
             raise ValueError(f"no scores of {scores.shape} classes have {len(payload)} bytes")
-        scores.sums = list(Struct(f"<{length}d").unpack_from(payload, _HEAD.size))
+        scores.sums = list(floats(length).unpack_from(payload, _HEAD.size))
         return scores
 
     def bins(self, kind: Kind, k: int | None = None) -> list[Hits]:

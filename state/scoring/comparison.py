@@ -5,8 +5,9 @@ from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
 from state.scoring import losses
+from state.scoring.cells import grain
 from state.scoring.equal import Encoded
-from state.scoring.scores import Kind, Scores, grain
+from state.scoring.scores import Kind, Scores
 
 #: Losses whose difference has a standard error.
 ComparedLoss = Literal["brier", "log"]

@@ -4,8 +4,8 @@ from struct import Struct
 from typing import Final, Self
 
 from state.scoring.ages import DAY_MS, HOUR_MS
+from state.scoring.cells import grain
 from state.scoring.equal import Encoded
-from state.scoring.scores import grain
 
 #: Hours and days that are kept, the present ones included.
 HOURS: Final = 25
@@ -108,8 +108,8 @@ class Course(Encoded):
 
     def issue(self, now_ms: int) -> None:
         """Count a forecast; ``now_ms`` is stream time, which never falls."""
-        self.forecast_ms = now_ms
         self._go_to(now_ms)
+        self.forecast_ms = now_ms
         self._this_hour.issued += 1.0
         self._this_day.issued += 1.0
 
@@ -131,6 +131,9 @@ class Course(Encoded):
         """Make hour and day of a time the present ones; old periods are dropped."""
         hour = now_ms // HOUR_MS
         if hour != self._hour:
+            if not self.forecast_ms and self._hours and not self._hours[0].at:
+                # Stream time is 0 until several records agree (`state.witnesses`): what came before belongs here.
+                self._hours[0].at, self._days[0].at = hour, now_ms // DAY_MS
             self._hour = hour
             self._this_hour = _begin(self._hours, hour, HOURS)
             self._this_day = _begin(self._days, now_ms // DAY_MS, DAYS)

@@ -6,8 +6,9 @@ from typing import Any, Final, Self
 
 from state.scoring.alarm import distance, log_mean_bet, log_wealth
 from state.scoring.bias import Bias
+from state.scoring.cells import grain
 from state.scoring.order import Order
-from state.scoring.scores import SCORED, Scores, grain
+from state.scoring.scores import SCORED, Scores
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
 

@@ -7,9 +7,10 @@ from struct import Struct
 from typing import Final, NamedTuple, Self, cast
 
 from state.forecasts import MAX_LEVELS, PROBABILITY, PROBS, QUANTILES, Classwise, Law, Probs, Quantiles
+from state.quick import floats
+from state.scoring.cells import grain
 from state.scoring.comparison import Comparison, Difference, paired
 from state.scoring.losses import LOG_CLIP
-from state.scoring.scores import grain
 from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.wilson import Interval
 from state.scoring.windows import KINDS, Alarmed
@@ -199,8 +200,8 @@ class PairScores:
             return KIND_OF.pack(PROBABILITY)
         levels = b""
         if isinstance(tally, LevelTally):
-            levels = _LEVELS.pack(len(tally.levels)) + _floats(len(tally.levels)).pack(*tally.levels)
-        return KIND_OF.pack(self.kind) + levels + _floats(len(self.sums)).pack(*self.sums) + tally.encode()
+            levels = _LEVELS.pack(len(tally.levels)) + floats(len(tally.levels)).pack(*tally.levels)
+        return KIND_OF.pack(self.kind) + levels + floats(len(self.sums)).pack(*self.sums) + tally.encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -223,10 +224,10 @@ class PairScores:
                 (m,) = _LEVELS.unpack_from(payload, at)
                 if not 1 <= m <= MAX_LEVELS:
                     raise ValueError(f"no scores have {m} levels")
-                levels = _floats(m)
+                levels = floats(m)
                 empty = LevelTally(levels.unpack_from(payload, at + _LEVELS.size))
                 at += _LEVELS.size + levels.size
-            sums = _floats(_SUMS * len(LOSSES[kind]))
+            sums = floats(_SUMS * len(LOSSES[kind]))
             scores.sums = list(sums.unpack_from(payload, at))
             scores.tally, at = empty.decode(payload, at + sums.size)
             if not scores.n:
@@ -316,7 +317,3 @@ def _pinball(levels: Sequence[float], values: Sequence[float], y: float) -> floa
     for p, q in zip(levels, values, strict=True):
         total += (1.0 - p) * (q - y) if y < q else p * (y - q)
     return total / len(levels)
-
-
-def _floats(n: int) -> Struct:
-    return Struct(f"<{n}d")

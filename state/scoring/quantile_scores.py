@@ -9,6 +9,7 @@ from typing import NamedTuple, Self, cast
 
 from state.draw import BITS, Draw
 from state.forecasts import MAX_LEVELS, Law, Quantiles
+from state.quick import floats
 from state.scoring.comparison import Difference, paired
 from state.scoring.scores import Kind
 from state.scoring.sums import Paired
@@ -109,7 +110,7 @@ class QuantileScores(Paired):
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
         numbers = (*self.levels, *self.sums)
-        return _HEAD.pack(len(self.levels)) + Struct(f"<{len(numbers)}d").pack(*numbers)
+        return _HEAD.pack(len(self.levels)) + floats(len(numbers)).pack(*numbers)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -118,7 +119,7 @@ class QuantileScores(Paired):
         length = m + 2 + 2 * (3 * m + PIT_BINS + m // 2)
         if not 1 <= m <= MAX_LEVELS or len(payload) != _HEAD.size + 8 * length:
             raise ValueError(f"no quantile scores have {m} levels and {len(payload)} bytes")
-        numbers = Struct(f"<{length}d").unpack_from(payload, _HEAD.size)
+        numbers = floats(length).unpack_from(payload, _HEAD.size)
         scores = cls(numbers[:m])
         scores.sums = list(numbers[m:])
         return scores

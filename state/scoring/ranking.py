@@ -10,12 +10,13 @@ import numpy as np
 
 from state import counts
 from state.counts import Counts, decode_cells, encode_cells, packed
+from state.odds import log_odds
 from state.scoring.cells import EDGES, FINE
 
 #: Volumes for recall and precision: shares of events that somebody has time to look at.
 VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
 
-_LOGITS: Final = tuple([math.log(edge) - math.log1p(-edge) for edge in EDGES])
+_LOGITS: Final = tuple(map(log_odds, EDGES))
 #: The forecast in the middle of each fine cell, in log-odds.
 MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]

@@ -110,7 +110,7 @@ class Recent:
     def observe(self, p: float, pp: float, y: float, window: int) -> None:
         """Add an event of one probability.
 
-        ``p, pp``: served probability, and its square, rounded by `state.scoring.scores.grain`.
+        ``p, pp``: served probability, and its square, rounded by `state.scoring.cells.grain`.
         ``y``: 0 or 1.
         ``window``: the window of the stream, see `state.scoring.history.History.windows`. It never falls.
         """

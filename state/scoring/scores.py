@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Iterable
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from operator import add, sub
-from struct import Struct
 from typing import Final, Literal, Self
 
 from state.counts import raised
-from state.quick import search
+from state.quick import floats, search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
-from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
+from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, GRAIN, ROOT, WITHIN, Bin, off_by_chance, total_off
 from state.scoring.equal import Encoded
 from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
@@ -33,17 +32,6 @@ _DRAW: Final = 3
 _OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
 _MOST: Final = 2.0**53  # events that a sum tells apart
 _MASK: Final = 10  # bytes of a bit for each cell of each book
-#: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
-_GRAIN: Final = 1.5 * 2.0**22
-_ROOT: Final = math.sqrt(2.0 / math.pi)
-
-
-def grain(value: float) -> float:
-    """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
-
-    Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
-    """
-    return value + _GRAIN - _GRAIN
 
 
 class _Cell:
@@ -106,7 +94,7 @@ class Scores(Encoded):
         ``draw``: the draw, in [0, 1]; None or ``p`` if nothing was drawn.
         ``sign``: 1 adds the event, -1 takes out one that was added.
         """
-        self._y2 += sign * (y * y + _GRAIN - _GRAIN)
+        self._y2 += sign * (y * y + GRAIN - GRAIN)
         self._add(_RAW, raw, y, sign)
         if draw is None or draw == p:
             self._add(_SAME, p, y, sign)
@@ -128,18 +116,18 @@ class Scores(Encoded):
         cell = cells[at]
         if cell is None:
             cell = cells[at] = _Cell()
-        near = p + _GRAIN - _GRAIN
+        near = p + GRAIN - GRAIN
         cell.n += sign
         cell.p += sign * near
-        cell.pp += sign * (near * near + _GRAIN - _GRAIN)
+        cell.pp += sign * (near * near + GRAIN - GRAIN)
         if y == 1.0:
             cell.y += sign
             cell.py += sign * near
         elif y:
-            cell.y += sign * (y + _GRAIN - _GRAIN)
-            cell.py += sign * (near * y + _GRAIN - _GRAIN)
+            cell.y += sign * (y + GRAIN - GRAIN)
+            cell.py += sign * (near * y + GRAIN - GRAIN)
         # Not `+=`: compiled, that adds objects, not numbers.
-        self._logs[book] = self._logs[book] + sign * (log(p, y) + _GRAIN - _GRAIN)
+        self._logs[book] = self._logs[book] + sign * (log(p, y) + GRAIN - GRAIN)
 
     def _tidy(self) -> None:
         """Drop empty cells, because sums above 2**23 leave rounding errors."""
@@ -190,7 +178,7 @@ class Scores(Encoded):
             counts.append(ranking.encode(ranks))
         values.append(self._y2)
         values += logs
-        return mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values) + b"".join(counts)
+        return mask.to_bytes(_MASK, "little") + floats(len(values)).pack(*values) + b"".join(counts)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -207,7 +195,7 @@ class Scores(Encoded):
         end = _MASK + 8 * n
         if mask >> _BOOKS * _CELLS or len(payload) < end:
             raise ValueError(f"scores of mask {mask:#x} have {end} bytes and more, got {len(payload)}")
-        values = _layout(n).unpack_from(payload, _MASK)
+        values = floats(n).unpack_from(payload, _MASK)
         scores = cls()
         at = 0
         for book in books:
@@ -263,14 +251,11 @@ class Scores(Encoded):
 
     def error(self, kind: Kind) -> float:
         """Return the expected calibration error, Σ |Σp - Σy| / n over the bins, in [0, 1]."""
-        return self._mean(sum(abs(each.p - each.y) for each in self.bins(kind)))
+        return self._mean(total_off(self.bins(kind)))
 
     def noise(self, kind: Kind) -> float:
-        """Return the `error` to expect by chance if every forecast were the probability of its outcome.
-
-        Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean absolute value of a normal error of that variance.
-        """
-        return self._mean(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
+        """Return the `error` to expect by chance if every forecast were the probability of its outcome."""
+        return self._mean(off_by_chance(self.bins(kind)))
 
     def smooth_ece(self, kind: Kind) -> float:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
@@ -300,11 +285,11 @@ class Scores(Encoded):
 
         Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
-        return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
+        return self._share(total_off(self.cells(kind)))
 
     def relative_noise(self, kind: Kind) -> float:
         """Return the `relative_error` to expect by chance if every forecast were the probability of its outcome."""
-        return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
+        return self._share(off_by_chance(self.cells(kind)))
 
     def relative_bias(self, kind: Kind) -> float:
         """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN before an outcome above 0."""
@@ -320,7 +305,7 @@ class Scores(Encoded):
         y, n = sum(each.y for each in cells), self.n
         stated = sum(max(each.p - each.pp, 0.0) for each in cells)
         seen = max(y - y * y / n, 0.0) if n else 0.0
-        return self._share(_ROOT * math.sqrt(max(stated, seen)))
+        return self._share(ROOT * math.sqrt(max(stated, seen)))
 
     def brier(self, kind: Kind) -> float:
         """Return the mean Brier score, in [0, 1]."""
@@ -387,9 +372,3 @@ def _events(cells: _Cells) -> int:
 def _kept(mask: int) -> list[int]:
     cells = (1 << _CELLS) - 1
     return [book for book in range(_BOOKS) if mask >> book * _CELLS & cells]
-
-
-@cache
-def _layout(n: int) -> Struct:
-    """Return the layout of n sums. There can be 385, more than the `struct` module caches."""
-    return Struct(f"<{n}d")

@@ -8,6 +8,7 @@ from typing import Any, Final, Self, cast
 
 from state.forecasts import PROBABILITY, Classwise, Quantiles
 from state.scoring import segment_scores
+from state.scoring.cells import GRAIN
 from state.scoring.history import WINDOW
 from state.scoring.pair_scores import KIND_OF, PairScores, observe
 from state.scoring.recent import Recent, RecentLevels
@@ -22,8 +23,6 @@ MOST: Final = 8
 TOGETHER: Final = WINDOW // VECTOR_WINDOW
 
 _ISSUED: Final = Struct("<4Q")
-#: See `state.scoring.scores.grain`.
-_GRAIN: Final = 1.5 * 2.0**22
 
 
 class SegmentPairScores(PairScores):
@@ -180,10 +179,10 @@ def _marks(served: Classwise | Quantiles, y: float) -> list[float]:
     if isinstance(served, Classwise):
         top, k = max(served), int(y)
         happened = [float(served.index(top) == k)]
-        near = [top + _GRAIN - _GRAIN]  # `grain` is written out: calls would double the time
+        near = [top + GRAIN - GRAIN]  # `grain` is written out: calls would double the time
         if len(served) <= MOST:
             happened += [float(i == k) for i in range(len(served))]
-            near += [p + _GRAIN - _GRAIN for p in served]
-        return [1.0, *happened, *near, *[p * p + _GRAIN - _GRAIN for p in near]]
+            near += [p + GRAIN - GRAIN for p in served]
+        return [1.0, *happened, *near, *[p * p + GRAIN - GRAIN for p in near]]
     values = [served.values[i] for i in _places(len(served.values))]
     return [1.0, *[float(y < q) for q in values], *[float(y <= q) for q in values]]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
+from state.scoring import cells
 from state.scoring.alarm import log_wealth
-from state.scoring.cells import Bin
+from state.scoring.cells import GRAIN, SUMS, Bin
 from state.scoring.equal import Encoded
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
@@ -19,13 +20,8 @@ from state.scoring.windows import Alarmed
 EDGES: Final[tuple[float, ...]] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BANDS: Final = len(EDGES) + 1
 
-#: See `state.scoring.scores.grain`.
-_GRAIN: Final = 1.5 * 2.0**22
-_SUMS: Final = 4  # sums a band: n, Σy, Σp, Σp²
-_BOOK: Final = BANDS * _SUMS
-_ROOT: Final = math.sqrt(2.0 / math.pi)
-_HEAD: Final = Struct("<4QI")
-_BAND: Final = Struct("<QQdd")
+_BOOK: Final = BANDS * SUMS
+_HEAD: Final = Struct("<4Q")
 _LAST: Final = Struct("<2d")
 
 
@@ -38,9 +34,8 @@ class SegmentScores(Encoded):
     as in `state.scoring.scores`, so sums are exact: a revised label leaves no trace of the one before. Draws are not
     counted.
 
-    Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), a mask of the bands that have
-    events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n
-    and Σy (u64 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then the warm-up, then `Recent`.
+    Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), the sums as
+    `state.scoring.cells.encode` has them, Σpy of raw and of served (f64 each), the warm-up, `Recent`.
     69 bytes without events, and 1,217 at most.
     """
 
@@ -93,16 +88,16 @@ class SegmentScores(Encoded):
     def tidy(self) -> None:
         """Set the sums of empty bands to 0, because sums above 2**23 leave rounding errors."""
         sums = self._sums
-        for i in range(0, 2 * _BOOK, _SUMS):
+        for i in range(0, 2 * _BOOK, SUMS):
             if not sums[i]:
-                sums[i : i + _SUMS] = [0.0] * _SUMS
+                sums[i : i + SUMS] = [0.0] * SUMS
         if not any(sums):
             self._py = [0.0, 0.0]
 
     def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
         """Add the sums of several events to a band, for one kind of forecast. The caller adds the other kind, too."""
         book = 0 if kind == "raw" else 1
-        i = book * _BOOK + band * _SUMS
+        i = book * _BOOK + band * SUMS
         self._sums[i] += sums.n
         self._sums[i + 1] += sums.y
         self._sums[i + 2] += sums.p
@@ -123,38 +118,18 @@ class SegmentScores(Encoded):
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        sums, mask = self._sums, 0
-        parts: list[bytes] = []
-        for band in range(2 * BANDS):
-            n = sums[band * _SUMS]
-            if n:
-                mask |= 1 << band
-                i = band * _SUMS
-                parts.append(_BAND.pack(int(n), int(sums[i + 1]), sums[i + 2], sums[i + 3]))
-        head = _HEAD.pack(self.issued, self.known, self.expired, self.age_ms, mask)
-        return head + b"".join(parts) + _LAST.pack(*self._py) + self.warm_up.encode() + self.recent.encode()
+        head = _HEAD.pack(self.issued, self.known, self.expired, self.age_ms) + cells.encode(self._sums)
+        return head + _LAST.pack(*self._py) + self.warm_up.encode() + self.recent.encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises ValueError or struct.error if its length does not fit its mask and windows, or there is no such band.
-        """
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"scores of a segment of {len(payload)} bytes are shorter than their own header")
+        """Read what `encode` wrote; ValueError or struct.error if it is cut or too long, or there is no such band."""
         scores = cls()
-        scores.issued, scores.known, scores.expired, scores.age_ms, mask = _HEAD.unpack_from(payload)
-        end = _HEAD.size + _BAND.size * mask.bit_count() + _LAST.size + SegmentWarmUp.SIZE
-        if mask >> 2 * BANDS or len(payload) <= end:
-            raise ValueError(f"scores of a segment of mask {mask:#x} have over {end} bytes, got {len(payload)}")
-        at = _HEAD.size
-        for band in range(2 * BANDS):
-            if mask >> band & 1:
-                scores._sums[band * _SUMS : (band + 1) * _SUMS] = map(float, _BAND.unpack_from(payload, at))
-                at += _BAND.size
+        scores.issued, scores.known, scores.expired, scores.age_ms = _HEAD.unpack_from(payload)
+        scores._sums, at = cells.decode(payload, _HEAD.size, len(scores._sums))
         scores._py = list(_LAST.unpack_from(payload, at))
         scores.warm_up = SegmentWarmUp.decode(payload, at + _LAST.size)
-        at = scores.recent.decode(payload, end)
+        at = scores.recent.decode(payload, at + _LAST.size + SegmentWarmUp.SIZE)
         if at != len(payload):
             raise ValueError(f"scores of a segment of {len(payload)} bytes end after {at}")
         return scores
@@ -162,16 +137,11 @@ class SegmentScores(Encoded):
     @property
     def n(self) -> int:
         """Resolved events, but for those of a warm-up."""
-        return int(sum(self._sums[:_BOOK:_SUMS]))
+        return int(sum(self._sums[:_BOOK:SUMS]))
 
     def bands(self, kind: Alarmed) -> list[Bin]:
         """Return the 14 bands of raw or of served forecasts, without Σpy."""
-        start = 0 if kind == "raw" else _BOOK
-        made = []
-        for i in range(start, start + _BOOK, _SUMS):
-            n, y, p, pp = self._sums[i : i + _SUMS]
-            made.append(Bin(n, p, y, pp, math.nan))
-        return made
+        return cells.bins(self._sums, 0 if kind == "raw" else 1)
 
     def mean(self, kind: Alarmed) -> float:
         """Return the mean forecast; NaN without events."""
@@ -180,15 +150,15 @@ class SegmentScores(Encoded):
     @property
     def observed(self) -> float:
         """The share of events that happened; NaN without events."""
-        return self._mean(sum(self._sums[1:_BOOK:_SUMS]))
+        return self._mean(sum(self._sums[1:_BOOK:SUMS]))
 
     def error(self, kind: Alarmed) -> float:
         """Return the expected calibration error over the bands, Σ |Σp - Σy| / n, in [0, 1]; NaN without events."""
-        return self._mean(sum([abs(each.p - each.y) for each in self.bands(kind)]))
+        return self._mean(cells.total_off(self.bands(kind)))
 
     def noise(self, kind: Alarmed) -> float:
         """Return the `error` to expect by chance if every forecast were the probability of its outcome."""
-        return self._mean(sum([_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bands(kind)]))
+        return self._mean(cells.off_by_chance(self.bands(kind)))
 
     def excess(self, kind: Alarmed) -> float:
         """Return the excess of `error` over twice its `noise`, at least 0: an error that chance does not explain.
@@ -242,10 +212,10 @@ def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, w
     ``sign``: 1, or -1 to take an event out of the sums of all events; recent windows keep it.
     """
     # `grain` is written out: calls would double the time.
-    first = bisect_right(EDGES, raw) * _SUMS
-    second = _BOOK + bisect_right(EDGES, p) * _SUMS
-    near, served = sign * (raw + _GRAIN - _GRAIN), sign * (p + _GRAIN - _GRAIN)
-    near2, served2 = sign * (near * near + _GRAIN - _GRAIN), sign * (served * served + _GRAIN - _GRAIN)
+    first = bisect_right(EDGES, raw) * SUMS
+    second = _BOOK + bisect_right(EDGES, p) * SUMS
+    near, served = sign * (raw + GRAIN - GRAIN), sign * (p + GRAIN - GRAIN)
+    near2, served2 = sign * (near * near + GRAIN - GRAIN), sign * (served * served + GRAIN - GRAIN)
     for each in segments:
         each.add(first, second, sign, near, near2, served, served2, y)
         if sign > 0:
@@ -256,9 +226,9 @@ def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, w
 
 def revise(segments: Sequence[SegmentScores], raw: float, p: float, was: float, y: float, window: int) -> None:
     """Give an event that was observed in a window of the stream another label."""
-    first = bisect_right(EDGES, raw) * _SUMS
-    second = _BOOK + bisect_right(EDGES, p) * _SUMS
-    change, near, served = y - was, raw + _GRAIN - _GRAIN, p + _GRAIN - _GRAIN
+    first = bisect_right(EDGES, raw) * SUMS
+    second = _BOOK + bisect_right(EDGES, p) * SUMS
+    change, near, served = y - was, raw + GRAIN - GRAIN, p + GRAIN - GRAIN
     for each in segments:
         each.relabel(first, second, change, near, served)
         each.recent.change((0.0, change), window)

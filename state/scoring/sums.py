@@ -1,8 +1,11 @@
-"""The base of scores of classes and of numbers: sums that can be added and subtracted."""
+"""Sums: the base of scores of classes and of numbers, which can be added and subtracted; and sums by key."""
 
 import math
+from collections.abc import Iterable
 from operator import add, sub
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+Key = TypeVar("Key")
 
 
 class Sums:
@@ -66,3 +69,11 @@ class Paired(Sums):
 
     def _mean(self, total: float) -> float:
         return total / self.sums[0] if self.sums[0] else math.nan
+
+
+def added(found: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
+    """Return the sum of the values of each key."""
+    totals: dict[Key, Any] = {}
+    for key, value in found:
+        totals[key] = totals[key] + value if key in totals else value
+    return totals

@@ -4,21 +4,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from struct import Struct
-from typing import Final, Self, cast
+from typing import Self, cast
 
 from state import counts
 from state.forecasts import Classwise
+from state.scoring import cells
 from state.scoring.alarm import log_level_bet, log_sum, log_wealth
-from state.scoring.cells import BINS, Bin
-from state.scoring.scores import grain
+from state.scoring.cells import BINS, ROOT, SUMS, Bin, grain
 from state.scoring.sums import Sums
 from state.scoring.windows import KINDS, Alarmed
-
-_ROOT: Final = math.sqrt(2.0 / math.pi)
-_MASK: Final = Struct("<I")
-_BIN: Final = Struct("<QQdd")
-_SUMS: Final = 4  # sums of a bin: n, hits, Σp, Σp²
 
 
 class LevelTally(Sums):
@@ -89,7 +83,7 @@ class LevelTally(Sums):
 
     def noise(self, kind: Alarmed) -> float:  # noqa: ARG002 - of raw and calibrated it is the same
         """Return the mean error that chance alone gives to the level that it moves most."""
-        return _ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
+        return ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the wealth of bets on all levels against calibration, see `alarm.log_level_bet`.
@@ -114,14 +108,13 @@ class TopTally(Sums):
     Of raw and of calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
     class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
 
-    Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
-    then for each set bit, in ascending order, n and hits (u64 each), Σp and Σp² (f64 each). At most 644 bytes.
+    Bytes: those of `state.scoring.cells.encode`. At most 644.
     """
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(None, len(KINDS) * BINS * _SUMS)
+        super().__init__(None, len(KINDS) * BINS * SUMS)
 
     def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
         """Add one event of class ``y``, or with ``sign = -1`` take out one that was added."""
@@ -129,58 +122,38 @@ class TopTally(Sums):
         for forecast in (raw, served):
             top = max(forecast)
             p = grain(top)
-            i = start + (int(top * BINS) if top < 1.0 else BINS - 1) * _SUMS
+            i = start + (int(top * BINS) if top < 1.0 else BINS - 1) * SUMS
             sums[i] += sign
             sums[i + 1] += sign * (forecast.index(top) == y)
             sums[i + 2] += sign * p
             sums[i + 3] += sign * grain(p * p)
-            start += BINS * _SUMS
+            start += BINS * SUMS
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        mask, parts = 0, b""
-        for i in range(0, len(self.sums), _SUMS):
-            n, hits, p, pp = self.sums[i : i + _SUMS]
-            if n:
-                mask |= 1 << i // _SUMS
-                parts += _BIN.pack(int(n), int(hits), p, pp)
-        return _MASK.pack(mask) + parts
+        return cells.encode(self.sums)
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
-        """Read what `encode` wrote; return it and the offset after it; ValueError if it names bins there are not."""
-        read = type(self)()
-        (mask,) = _MASK.unpack_from(payload, at)
-        at += _MASK.size
-        if mask >> len(KINDS) * BINS:
-            raise ValueError(f"a tally of mask {mask:#x} has bins that there are not")
-        for i in range(len(KINDS) * BINS):
-            if mask >> i & 1:
-                read.sums[i * _SUMS : (i + 1) * _SUMS] = map(float, _BIN.unpack_from(payload, at))
-                at += _BIN.size
-        return read, at
+        """Read what `encode` wrote; return it and the offset after it; raises as `state.scoring.cells.decode`."""
+        sums, at = cells.decode(payload, at, len(self.sums))
+        return self._with(sums), at
 
     @property
     def n(self) -> int:
         """Events."""
-        return int(sum(self.sums[: BINS * _SUMS : _SUMS]))
+        return int(sum(self.sums[: BINS * SUMS : SUMS]))
 
     def bins(self, kind: Alarmed) -> list[Bin]:
         """Return the ten bins of the highest probability, without Σpy."""
-        start = BINS * _SUMS * KINDS.index(kind)
-        made = []
-        for i in range(start, start + BINS * _SUMS, _SUMS):
-            n, hits, p, pp = self.sums[i : i + _SUMS]
-            made.append(Bin(n, p, hits, pp, math.nan))
-        return made
+        return cells.bins(self.sums, KINDS.index(kind))
 
     def error(self, kind: Alarmed) -> float:
         """Return the expected calibration error of the highest probability, in [0, 1]."""
-        return sum(abs(each.p - each.y) for each in self.bins(kind)) / self.n if self.n else math.nan
+        return cells.total_off(self.bins(kind)) / self.n if self.n else math.nan
 
     def noise(self, kind: Alarmed) -> float:
         """Return the `error` to expect by chance if every highest probability were that of its class."""
-        n = self.n
-        return sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)) / n if n else math.nan
+        return cells.off_by_chance(self.bins(kind)) / self.n if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the wealth of bets against calibration of the highest probability, see `alarm`."""

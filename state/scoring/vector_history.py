@@ -10,9 +10,10 @@ from typing import Any, Final, Self, cast
 
 from state.counts import Counts, raised
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
+from state.quick import floats
 from state.scoring import ranking
 from state.scoring.alarm import log_mean_bet, log_sum
-from state.scoring.cells import EDGES, FINE
+from state.scoring.cells import EDGES, FINE, GRAIN
 from state.scoring.class_scores import ClassScores
 from state.scoring.order import within
 from state.scoring.quantile_scores import QuantileScores
@@ -32,8 +33,6 @@ _OFTEN: Final = math.log(10.0)
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
 
-#: See `state.scoring.scores.grain`.
-_GRAIN: Final = 1.5 * 2.0**22
 _HEAD: Final = Struct("<BII")
 _LENGTH: Final = Struct("<I")
 _WORST: Final = Struct("<I")
@@ -191,9 +190,9 @@ class VectorHistory(Windows[Any]):
         single, i = self._single, 0
         for forecast in forecasts:
             for k, one in enumerate(forecast):
-                p = one + _GRAIN - _GRAIN  # `grain` is written out: calls would double the time
+                p = one + GRAIN - GRAIN  # `grain` is written out: calls would double the time
                 single[i] += sign * ((k == y) - p)
-                single[i + 1] += sign * (p - (p * p + _GRAIN - _GRAIN))
+                single[i + 1] += sign * (p - (p * p + GRAIN - GRAIN))
                 i += 2
 
     def _last(self) -> Tally | None:
@@ -252,7 +251,7 @@ class VectorHistory(Windows[Any]):
             parts += [_WORST.pack(each.number) + each.scores.encode() for each in self._worst.values()]
         if self._single:
             numbers = (*self._single, *self._order)
-            parts.append(Struct(f"<{len(numbers)}d").pack(*numbers))
+            parts.append(floats(len(numbers)).pack(*numbers))
             parts += [ranking.encode(counts) for counts in self._counts]
         return b"".join(parts)
 
@@ -286,7 +285,7 @@ class VectorHistory(Windows[Any]):
             history._worst = {**history._worst, each: Window(number, tally)}
         if history._single:
             n = len(history._single)
-            layout = Struct(f"<{n + len(history._order)}d")
+            layout = floats(n + len(history._order))
             numbers = layout.unpack_from(payload, at)
             history._single, history._order = list(numbers[:n]), list(numbers[n:])
             at += layout.size

@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from state.forecasts import Classwise, Law, Quantiles
 from state.scoring.alarm import log_wealth
-from state.scoring.cells import Bin
-from state.scoring.scores import grain
+from state.scoring.cells import Bin, grain
 
 #: Distance within which a served score is the raw one: maps that have learnt nothing round differently.
 SAME: Final = 1e-9

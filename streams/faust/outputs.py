@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final
 
@@ -175,26 +175,19 @@ def _fields(label: str, value: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: Appends record batches, each to another topic and partition. Returns their first offsets once all are acknowledged.
-Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[Sequence[int]]]
-
-
 class PackedBatch:
     """Records that are packed by topic and partition when they are made, and sent later.
 
+    ``topics``: names by label.
+    ``producer``: returns the producer.
     ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 
     def __init__(
-        self,
-        topics: Mapping[str, str],
-        empty: Callable[[], RecordBatch],
-        append: Append,
-        produced: Callable[[str, int], None],
+        self, topics: Mapping[str, str], producer: Callable[[], BatchProducer], produced: Callable[[str, int], None]
     ) -> None:
         self._topics = topics
-        self._empty = empty
-        self._append = append
+        self._producer = producer
         self._produced = produced
         #: Record batches by the topic's label and the partition.
         self.packed: dict[tuple[str, int], list[RecordBatch]] = {}
@@ -207,7 +200,7 @@ class PackedBatch:
         packed = self.packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
         while taken < len(records):
-            batch = self._empty()
+            batch = self._producer().batch()
             packed.append(batch)
             more = batch.extend(records[taken:])
             if not more:
@@ -227,7 +220,7 @@ class PackedBatch:
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
             to = [(batch, self._topics[label], partition) for batch, (label, partition) in sent]
-            for offset, (batch, place) in zip(await self._append(to), sent, strict=True):
+            for offset, (batch, place) in zip(await self._producer().append(to), sent, strict=True):
                 self._produced(place[0], batch.record_count())
                 ends[place] = offset + batch.record_count()
         return ends
@@ -237,12 +230,7 @@ class OutputBatch(PackedBatch):
     """The outputs of one batch. Each goes to the partition of its input, so an event's records keep their order."""
 
     def __init__(self, outputs: Outputs, partition: int, settings: Settings, heard: Heard | None) -> None:
-        super().__init__(
-            outputs.topics,
-            lambda: outputs.producer().batch(),
-            lambda batches: outputs.producer().append(batches),
-            outputs.produced,
-        )
+        super().__init__(outputs.topics, outputs.producer, outputs.produced)
         #: That partition.
         self.partition = partition
 

@@ -11,7 +11,7 @@ from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, PackedBatch
-from streams.faust.producing import BatchProducer, RecordBatch
+from streams.faust.producing import BatchProducer
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, letter
 from streams.records.merge import BEHIND, believed
@@ -65,14 +65,11 @@ class RoutedOutputs:
         for batch in batches:
             for to, records in batch.made.items():
                 runs[to].append(records)
-        packed = PackedBatch(self.topics, lambda: self.producer().batch(), self._append, self.produced)
+        packed = PackedBatch(self.topics, self.producer, self.produced)
         for (label, partition), found in runs.items():
             packed.pack(label, partition, by_time(found))
         await packed.send()
         return {}
-
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
-        return await self.producer().append(batches)
 
 
 class RoutedBatch:

@@ -65,7 +65,7 @@ async def _handed_on(
     if not places:
         return True
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
-    still, asked = Standstill(), 0
+    still, asked = Standstill(asyncio.get_running_loop().time), 0
     while not stop.is_set():
         stored = await offsets.reached(admin, group, places)
         left = sum(max(ends[each] - max(stored[each], first[each]), 0) for each in places)

@@ -1,6 +1,6 @@
 """Whether reading stands still: then nobody waits for it any longer."""
 
-import asyncio
+from collections.abc import Callable
 from math import inf
 
 #: How long what is left may stay as it is, s: longer than a cluster takes to replace a broker.
@@ -8,10 +8,10 @@ STILL_SECONDS = 60.0
 
 
 class Standstill:
-    """Watches how many offsets are left to be read. Create the object on the event loop."""
+    """Watches how many offsets are left to be read; ``time``: the clock of the event loop, s."""
 
-    def __init__(self) -> None:
-        self._time = asyncio.get_running_loop().time
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
         self._least, self._since = inf, self._time()
 
     def at(self, left: int) -> bool:

@@ -70,7 +70,7 @@ async def batches(
             consumer.seek(place, offset)
         missing = {place: end[place] - offset for place, offset in at.items() if offset < end[place]}
         now = asyncio.get_running_loop().time
-        told, still = now(), Standstill()
+        told, still = now(), Standstill(now)
         total = sum(missing.values())
         while missing:
             for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():

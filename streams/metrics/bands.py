@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from state import kinds
 from state.banding import Thresholds
-from state.bands import Bands, probability
+from state.bands import Bands
+from state.odds import probability
 from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from state.scoring.windows import KINDS, Alarmed

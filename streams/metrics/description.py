@@ -28,6 +28,7 @@ from state.scoring.pair_scores import AnyComparison
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import Kind as Scored
 from state.scoring.scores import Scores, total
+from state.scoring.sums import added
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from state.scoring.windows import KINDS, Alarmed
@@ -45,7 +46,7 @@ from streams.metrics import (
     weights,
     windows,
 )
-from streams.metrics.figures import added, curve, figures, or_none
+from streams.metrics.figures import curve, figures, or_none
 from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.

@@ -1,13 +1,13 @@
 """Scores of each kind of forecast that are one number: declared once, for JSON, tables and gauges.
 
-A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. A gauge of it
-is declared in `streams.metrics.stream_metrics`.
+A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. Where it has
+``gauges``, the catalogue of metrics says by `of_figure` what they mean.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
@@ -16,8 +16,7 @@ from state.scoring.order import Within
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.scores import Kind, Scores
 from state.scoring.windows import KINDS
-
-Key = TypeVar("Key")
+from streams.metrics.metric import Metric, shown
 
 
 class Figure(NamedTuple):
@@ -31,7 +30,7 @@ class Figure(NamedTuple):
     scores: tuple[type, ...]
     #: Returns the figure; NaN: there is none.
     of: Callable[[Any, Kind], float]
-    #: Kinds of forecast, raw or calibrated, for which a gauge shows it.
+    #: Kinds of forecast, raw or calibrated, for which a gauge shows it; none: it has no gauge.
     gauges: tuple[Kind, ...] = ()
 
 
@@ -59,14 +58,21 @@ FIGURES: Final = (
     Figure("brier", "Brier score", (Scores, ClassScores), lambda of, kind: of.brier(kind), gauges=KINDS),
     Figure("log_loss", "log loss", (Scores, ClassScores), lambda of, kind: of.log_loss(kind), gauges=KINDS),
     Figure("misclassification", "misclassified at .5", _P, lambda of, kind: of.loss("misclassification", kind)),
-    Figure("classwise_ece", "classwise ECE", _CLASSES, ClassScores.classwise_ece),
-    Figure("top_label_ece", "top-label ECE", _CLASSES, ClassScores.error),
-    Figure("accuracy", "accuracy", _CLASSES, ClassScores.accuracy),
-    Figure("coverage_error", "coverage error", _NUMBERS, QuantileScores.error),
-    Figure("crps", "CRPS", _NUMBERS, QuantileScores.crps),
+    Figure("classwise_ece", "classwise ECE", _CLASSES, ClassScores.classwise_ece, gauges=KINDS),
+    Figure("top_label_ece", "top-label ECE", _CLASSES, ClassScores.error, gauges=KINDS),
+    Figure("accuracy", "accuracy", _CLASSES, ClassScores.accuracy, gauges=KINDS),
+    Figure("coverage_error", "coverage error", _NUMBERS, QuantileScores.error, gauges=KINDS),
+    Figure("crps", "CRPS", _NUMBERS, QuantileScores.crps, gauges=KINDS),
     Figure("mean_pinball_loss", "", _NUMBERS, lambda of, kind: fmean(of.pinball(kind))),
-    Figure("interval_width", "", _NUMBERS, lambda of, kind: of.widths(kind)[0]),
+    Figure("interval_width", "", _NUMBERS, lambda of, kind: of.widths(kind)[0], gauges=KINDS),
 )
+
+
+def of_figure(name: str, says: str, remedy: str = "") -> Metric:
+    """Return the gauge of a figure; parameters as `streams.metrics.metric.shown` takes them."""
+    (figure,) = (each for each in FIGURES if each.name == name)
+    of = "probabilities" if figure.scores in (_P, _RANKING) else "scored"
+    return shown(name, f"{of}/{{kind={'|'.join(figure.gauges)}}}/{name}", says, remedy)
 
 
 def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - one of the classes in `FIGURES`
@@ -86,14 +92,6 @@ def or_none(value: float) -> float | None:
 def by_name(of: NamedTuple) -> dict[str, float | None]:
     """Return figures by their names."""
     return {name: or_none(value) for name, value in of._asdict().items()}
-
-
-def added(found: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
-    """Return the sum of the values of each key."""
-    totals: dict[Key, Any] = {}
-    for key, value in found:
-        totals[key] = totals[key] + value if key in totals else value
-    return totals
 
 
 def curve(bins: Iterable[Bin]) -> list[dict[str, float]]:

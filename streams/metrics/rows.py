@@ -9,8 +9,8 @@ from state.coverage import Coverage
 from state.fence import Fence
 from state.kind import Kind
 from state.policy import Policy
+from state.scoring.sums import added
 from state.segments import Segment
-from streams.metrics.figures import added
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import StreamRows
 

@@ -14,11 +14,12 @@ from state.scoring.cells import Bin
 from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
 from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
 from state.scoring.segment_scores import EDGES, SegmentScores
+from state.scoring.sums import added
 from state.scoring.warm_up import OF_SEGMENT
 from state.scoring.wilson import Interval, wilson
 from state.scoring.windows import KINDS
 from state.segments import Dictionary, Segment
-from streams.metrics.figures import added, by_name, curve, or_none
+from streams.metrics.figures import by_name, curve, or_none
 
 #: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000

@@ -11,6 +11,7 @@ from state.scoring.history import WINDOW
 from state.scoring.warm_up import LONGEST
 from state.scoring.windows import RECENT
 from streams.metrics import functions, served_map
+from streams.metrics.figures import of_figure
 from streams.metrics.metric import Metric, counter, shown
 from streams.metrics.segments import SERIES
 from streams.metrics.vectors import OF_VECTORS
@@ -57,9 +58,8 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "resolved_bin_outcomes", "probabilities/{kind}/cells/{bin; 19}/outcomes", "Sum of the outcomes of these events"
     ),
-    shown(
+    of_figure(
         "certificate",
-        "probabilities/{kind=calibrated}/certificate",
         "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
         "calibrated ones; over the life of the state",
         "trueup audit --certificate computes it again from the topic resolved, the warm-up included; below .01 "
@@ -78,9 +78,8 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "two_bin_error of raw less that of what was served: value, low and high end of its 95 % interval",
         "chance does not move it one way; low above 0: served is better calibrated; high below 0: worse",
     ),
-    shown(
+    of_figure(
         "auc",
-        "probabilities/{kind}/auc",
         f"Chance that what happened was ranked above what did not, within the last windows of {WINDOW:,} events",
         "if calibrated is far below raw, recalibration spoils the model's ranking; Gini is 2 auc - 1",
     ),
@@ -103,7 +102,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "1 where the stream's map stays as it is: what serves learns nothing",
         "trueup streams thaw lets it learn again",
     ),
-    shown("auc_error", "probabilities/{kind=raw}/auc_error", "Standard error of auc, as if events were independent"),
+    of_figure("auc_error", "Standard error of auc, as if events were independent"),
     shown(
         "recall",
         "probabilities/{kind}/top/[volume=0.01]/recall",
@@ -131,8 +130,8 @@ STREAMS: Final[tuple[Metric, ...]] = (
         f"windows of classes and numbers have {vector_history.WINDOW}",
         "3 or more says broken now, in error once in five million events; it falls when the trouble ends",
     ),
-    shown("brier", "scored/{kind}/brier", "Mean squared error, over the life of the state"),
-    shown("log_loss", "scored/{kind}/log_loss", "Mean log loss, nats, over the life of the state"),
+    of_figure("brier", "Mean squared error, over the life of the state"),
+    of_figure("log_loss", "Mean log loss, nats, over the life of the state"),
     *OF_VECTORS,
     shown(
         "calibration_error",

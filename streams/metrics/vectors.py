@@ -13,7 +13,7 @@ from state.scoring.comparison import LOSSES, Difference
 from state.scoring.vector_history import WINDOW, VectorHistory, VectorScores
 from state.scoring.windows import KINDS, Alarmed, overall
 from streams.metrics import windows
-from streams.metrics.figures import by_name, figures, or_none
+from streams.metrics.figures import by_name, figures, of_figure, or_none
 from streams.metrics.metric import shown
 
 #: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
@@ -23,8 +23,8 @@ OF_VECTORS: Final = (
         "classes_or_numbers/resolved",
         "Resolved events whose forecasts were of classes or of a number",
     ),
-    shown("classwise_ece", "scored/{kind}/classwise_ece", "Mean over the classes of their ECE against the rest"),
-    shown("top_label_ece", "scored/{kind}/top_label_ece", "ECE of the highest probability of a forecast of classes"),
+    of_figure("classwise_ece", "Mean over the classes of their ECE against the rest"),
+    of_figure("top_label_ece", "ECE of the highest probability of a forecast of classes"),
     shown(
         "top_label_auc",
         "classes_or_numbers/{kind}/auc",
@@ -32,17 +32,15 @@ OF_VECTORS: Final = (
         f"{WINDOW}; an answer is the class of the highest probability",
         "if calibrated is far below raw, recalibration spoils which answers can be trusted",
     ),
-    shown("accuracy", "scored/{kind}/accuracy", "Share of events whose class had the highest probability"),
-    shown(
+    of_figure("accuracy", "Share of events whose class had the highest probability"),
+    of_figure(
         "coverage_error",
-        "scored/{kind}/coverage_error",
         "Largest difference between how often outcomes lay at or below a quantile and its level",
         "if calibrated is above raw, outcomes are too few yet, or the stream drifts faster than the rate allows",
     ),
     shown("pinball_loss", "scored/{kind}/mean_pinball_loss", "Mean quantile loss over the levels, in units of y"),
-    shown(
+    of_figure(
         "crps",
-        "scored/{kind}/crps",
         "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
         "pinball loss over the levels",
     ),
@@ -65,7 +63,7 @@ OF_VECTORS: Final = (
         "scored/difference/{loss; 2}/error",
         "Standard error of loss_difference, as if events were independent",
     ),
-    shown("interval_width", "scored/{kind}/interval_width", "Mean width of the outermost central interval"),
+    of_figure("interval_width", "Mean width of the outermost central interval"),
     shown(
         "saturated_answers",
         "learning/saturated",

@@ -50,24 +50,9 @@ class AvroValues:
     def calibrated(self, record: Calibrated) -> bytes:
         """Return the value of a ``calibrated`` record."""
         (
-            _,
-            event_id,
-            stream,
-            raw,
-            p,
-            draw,
-            calibrator,
-            config,
-            version,
-            ts,
-            applied,
-            carried,
-            band,
-            points,
-            low,
-            high,
-            why,
-        ) = record
+            _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points,
+            low, high, why,
+        ) = record  # fmt: skip
         if type(p) is not float:
             return self.of_json("calibrated", encode_calibrated(record))
         name, _, scope = event_id.partition(SCOPED)

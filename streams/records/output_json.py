@@ -17,24 +17,9 @@ _dumps: Final = orjson.dumps
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
     (
-        _,
-        event_id,
-        stream,
-        raw,
-        p,
-        draw,
-        calibrator,
-        config,
-        version,
-        ts,
-        applied,
-        carried,
-        band,
-        points,
-        low,
-        high,
-        why,
-    ) = record
+        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points,
+        low, high, why,
+    ) = record  # fmt: skip
     said: dict[str, Any] = {
         "event_id": event_id,
         "stream": stream,

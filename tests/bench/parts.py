@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import thread_time
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -187,9 +188,10 @@ def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
     """Return the us a source record of mapping and of packing, in parts of a size."""
     intake, batch = source_records(form, forecasts)
     codec, now = codecs.NUMBERS[Settings().compression], _now()
+    producer: Any = SimpleNamespace(batch=lambda: RecordBatch(1 << 20, codec))
 
     def play(mark: Mark) -> None:
-        sending = Sending(lambda: PackedBatch(intake.topics, lambda: RecordBatch(1 << 20, codec), _nowhere, _uncounted))
+        sending = Sending(lambda: PackedBatch(intake.topics, lambda: producer, _uncounted))
         for at in range(0, len(batch), size):
             mark()
             making = intake.make(batch[at : at + size], now)
@@ -232,11 +234,6 @@ def measure_router(size: int, forecasts: int) -> dict[str, float]:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-async def _nowhere(batches: Sequence[object]) -> list[int]:
-    """Send nothing."""
-    return [0] * len(batches)
 
 
 def _uncounted(_: str, __: int) -> None:

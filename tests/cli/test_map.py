@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from cli.options import MISCONFIGURED
-from state.bands import log_odds
+from state.odds import cut_log_odds
 from tests.commands import Trueup
 
 SEGMENTED = '[streams.s]\nsegments = ["country"]\nunlabelled = "alike"\n'
@@ -99,7 +99,7 @@ def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
     for country in ("DE", "FR"):
         points = answers(trueup, f"{history} --of country={country}")
         at[country] = min(points.items(), key=lambda point: abs(point[0] - 0.5))[1]
-    assert log_odds(at["FR"]) > log_odds(at["DE"]) + 0.5
+    assert cut_log_odds(at["FR"]) > cut_log_odds(at["DE"]) + 0.5
 
 
 def test_intervals_stand_beside_what_is_served_and_hold_it(history: str, streams: Path, trueup: Trueup) -> None:
@@ -126,7 +126,15 @@ def test_each_version_of_the_model_has_a_map(history: str, streams: Path, trueup
     assert {each["model_version"]: each["version"] for each in maps} == {"old": 2001, "new": 999}
     rows = list(csv.DictReader(io.StringIO(trueup(f"streams map s {history} --as csv").out)))
     assert {row["model_version"] for row in rows} == {"old", "new"}
-    assert "SQL is of one" in trueup(f"streams map s {history} --as sql").err
+    database = sqlite3.connect(":memory:")
+    database.create_function("EXP", 1, math.exp)
+    database.create_function("LN", 1, math.log)
+    database.executescript("CREATE TABLE scores (raw REAL); INSERT INTO scores VALUES (0.0), (1.0)")
+    shown = database.execute(trueup(f"streams map s {history} --as sql").out).fetchall()
+    database.close()
+    ends = [(row["model_version"], float(row["raw"]), float(row["served"])) for row in rows if row["raw"] in "0.0 1.0"]
+    assert sorted((version, raw, served) for _, version, raw, served in shown) == sorted(ends)
+    assert {partition for partition, *_ in shown} == {0}
     assert "version new, partition 0" in trueup(f"streams map s {history} --as sql --of-version new").out
     assert "has learnt nothing" in trueup(f"streams map s {history} --of-version other").err
 

@@ -23,7 +23,7 @@ from state.policies import Policies
 from state.policy import Policy
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition
-from streams.records.merge import PartitionBuffer
+from streams.records.merge import BEHIND, PartitionBuffer
 from streams.records.routing import target
 from tests.replay.history import written
 from tests.streams.fakes import record
@@ -151,7 +151,7 @@ def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: 
     assert sum(chunk.done for chunk in replayed) == -(-len(ours) // length) - (-len(theirs) // length)
 
 
-def test_merge_holds_one_chunk_of_each_topic() -> None:
+def test_merge_holds_no_more_of_each_topic_than_it_looks_at() -> None:
     rng = random.Random(3)
     held: deque[int] = deque()
 
@@ -160,5 +160,8 @@ def test_merge_holds_one_chunk_of_each_topic() -> None:
             held.append(topic)
             yield Chunk([SourceRecord(n * 10 + rng.randrange(5), topic, n, None, None)], 1)
 
-    for merged_so_far, _ in enumerate(merged(chunks(FORECASTS), chunks(OUTCOMES)), 1):
-        assert len(held) <= merged_so_far + 2
+    records = 0
+    for chunk in merged(chunks(FORECASTS), chunks(OUTCOMES)):
+        records += len(chunk.records)
+        assert len(held) <= records + 2 * (BEHIND + 1)
+    assert records == 200

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from state import banding, kinds
 from state.banding import RATE, Thresholds
-from state.bands import Bands, Points, log_odds
+from state.bands import Bands, Points
 from state.events import Calibrated, Forecast, Outcome
+from state.odds import cut_log_odds
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
@@ -97,7 +98,7 @@ def test_a_held_volume_serves_the_configured_bands_while_raw_scores_are_served()
     for _ in range(500):
         p = rng.random()
         assert thresholds.place(HELD, p, p) == (FIXED.place(p),) * 2
-    assert thresholds.at == [log_odds(0.02), log_odds(0.3)]
+    assert thresholds.at == [cut_log_odds(0.02), cut_log_odds(0.3)]
 
 
 def test_a_change_of_calibration_brings_twenty_more_for_each_unit_of_log_odds() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
-from state.bands import log_odds, probability
 from state.events import Calibrated
 from state.evidence import Evidence, band_of, interval, issue, learn
+from state.odds import cut_log_odds, probability
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from tests.state.histories import Worker
@@ -88,7 +88,7 @@ def test_nine_of_ten_intervals_hold_the_true_risk() -> None:
     held = [answer.low <= true <= answer.high for answer, true in last if answer.low is not None and answer.high]
     assert len(held) == 200
     assert sum(held) >= 0.85 * len(held)
-    wide = [log_odds(answer.high or 0.0) - log_odds(answer.low or 0.0) for answer, _ in last]
+    wide = [cut_log_odds(answer.high or 0.0) - cut_log_odds(answer.low or 0.0) for answer, _ in last]
     assert sum(wide) / len(wide) < 1.2
 
 
@@ -153,7 +153,7 @@ def test_a_promoted_calibrator_goes_on_from_the_outcomes_of_the_champion_before_
         said = evidence(made, policy)
         assert said.known == known
         assert said.band(band_of(0.25)).served == pytest.approx(answer.p, abs=0.02)
-        assert log_odds(answer.high or 0.0) - log_odds(answer.low or 0.0) < 4.0  # 10 without outcomes
+        assert cut_log_odds(answer.high or 0.0) - cut_log_odds(answer.low or 0.0) < 4.0  # 10 without outcomes
         for n in range(known, 1200):
             made.outcome(f"e{n}", 0.0, 8000)
         assert evidence(made, policy).known == 1200

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from state.calibrators import make
 from state.scoring import history
 from state.scoring.alarm import ALPHA, log_wealth
-from state.scoring.cells import Bin
+from state.scoring.cells import Bin, grain
 from state.scoring.history import History
-from state.scoring.scores import grain
 from state.scoring.windows import KINDS, RECENT, Alarmed
 
 UNIT = st.floats(0, 1)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.scoring.cells import BANDS, EDGES
+from state.scoring.cells import BANDS, EDGES, grain
 from state.scoring.losses import LOG_CLIP, NAMES
-from state.scoring.scores import SCORED, Kind, Scores, grain
+from state.scoring.scores import SCORED, Kind, Scores
 
 Event = tuple[float, float, float]
 Drawn = tuple[float, float, float, float | None]  # raw, p, y, draw

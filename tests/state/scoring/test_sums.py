@@ -134,6 +134,7 @@ def _band(counts: BandCounts, event: tuple[int, int, int], now: int) -> None:
 
 
 def _course(course: Course, event: tuple[float, float, float] | None, now: int) -> None:
+    now += DAY_MS  # stream time 0 is no time: it is not known yet
     if event is None:
         course.issue(now)
     else:

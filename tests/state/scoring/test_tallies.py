@@ -51,5 +51,5 @@ def test_tallies_are_read_again_however_many_events_there_were(events: int) -> N
 
 
 def test_bins_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ValueError, match="has bins that there are not"):
+    with pytest.raises(ValueError, match="have cells that there are not"):
         TopTally().decode(struct.pack("<I", 1 << 20), 0)
