@@ -137,28 +137,29 @@ def test_whatever_the_options_the_swap_means_a_swap(
     )
 
 
+TWINS = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
+
+
 @pytest.mark.parametrize(
-    ("stream", "calibrator", "complaint"),
+    ("text", "stream", "calibrator", "complaint"),
     [
         (
+            COMMENTED,
             "fraud-eu",
             "twospeed",
             r"'twospeed' is not a challenger of streams.\"fraud-\*\"; there are: platt",
         ),
-        ("fraud-eu", "minimax", "'minimax' is not a challenger"),
-        ("other", "platt", "there are: none"),
-        ("third", "platt", "no pattern of the streams file matches 'third'"),
+        (COMMENTED, "fraud-eu", "minimax", "'minimax' is not a challenger"),
+        (COMMENTED, "other", "platt", "there are: none"),
+        (COMMENTED, "third", "platt", "no pattern of the streams file matches 'third'"),
+        (TWINS, "s", "minimax", "several challengers called minimax"),  # their configurations tell them apart
     ],
 )
-def test_what_is_not_a_challenger_is_refused(stream: str, calibrator: str, complaint: str) -> None:
+def test_what_is_not_a_challenger_or_one_of_two_is_refused(
+    text: str, stream: str, calibrator: str, complaint: str
+) -> None:
     with pytest.raises(SettingsError, match=complaint):
-        promote.find(stream_config.parse(COMMENTED, DEFAULT), stream, calibrator)
-
-
-def test_of_two_challengers_of_one_name_the_configuration_is_asked_for() -> None:
-    text = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
-    with pytest.raises(SettingsError, match="several challengers called minimax"):
-        promote.find(stream_config.parse(text, DEFAULT), "s", "minimax")
+        promote.find(stream_config.parse(text, DEFAULT), stream, calibrator)
 
 
 # -- the command ---------------------------------------------------------------------------------------------------

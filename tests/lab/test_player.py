@@ -8,7 +8,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
-from aiokafka.partitioner import DefaultPartitioner
 
 from lab import player
 from lab.player import CopartitionError, PlayerProgress, TimedRecord, play
@@ -56,13 +55,6 @@ def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[Ti
         yield TimedRecord(FIRST + i, forecasts, b"event-%d" % i, b"f%d" % i + b"." * size)
         if i >= 3:
             yield TimedRecord(FIRST + i, outcomes, b"event-%d" % (i - 3), b"o%d" % (i - 3))
-
-
-def test_partition_is_that_of_kafkas_default_partitioner() -> None:
-    kafkas = DefaultPartitioner()
-    for n in (1, 2, 7):
-        for key in (b"2013-02-01/UA%d/EWR" % i for i in range(100)):
-            assert partition(key, n) == kafkas(key, list(range(n)), list(range(n)))
 
 
 async def played(
