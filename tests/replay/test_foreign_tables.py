@@ -67,14 +67,6 @@ def test_scores_are_read_as_they_were_meant(tmp_path: Path, text: str, columns: 
     assert rows(tmp_path, text, columns).scores.tolist() == pytest.approx(scores, abs=1e-12)
 
 
-@pytest.mark.parametrize("unit", ["1,1", "1", "0,1,2", "a,b", "0,inf", "thousand"])
-def test_a_unit_that_is_none_is_refused_with_those_there_are(tmp_path: Path, trueup: Trueup, unit: str) -> None:
-    (tmp_path / "in.csv").write_text(f"{HEADER}\n{ROWS}\n")
-    refused = trueup(f"replay --table {tmp_path / 'in.csv'} --score p --label y --time t --score-unit {unit}").error
-    assert f"--score-unit {unit}: must be probability" in refused
-    assert "850,300" in refused
-
-
 def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp_path: Path) -> None:
     many = [f"{HEADER}\n", *(f".{n + 1},1,2026-01-01\n" for n in range(400))]
     few = rows(tmp_path, "".join([*many, "1.5,1,2026-01-01\n"]))
