@@ -42,22 +42,11 @@ shadow = [
 [streams.other]
 calibrator = "platt"
 """
-PROMOTED = """\
-# Streams of the fraud team.
-early_ttl = "7d"
-
-[streams."fraud-*"]            # all countries
-calibrator = "histogram"  # since May
-ttl = "45d"
-options = { bins = 20 }        # coarse
-shadow = [
-    "platt",                   # the old one
-    { calibrator = "minimax", options = { grid = 20 } },
-]
-
-[streams.other]
-calibrator = "platt"
-"""
+PROMOTED = (
+    COMMENTED.replace('"minimax"  #', '"histogram"  #')
+    .replace("{ grid = 20 }        #", "{ bins = 20 }        #")
+    .replace('"histogram", options = { bins = 20 }', '"minimax", options = { grid = 20 }')
+)
 FORMS = {
     "commented": COMMENTED,
     "windows": COMMENTED.replace("\n", "\r\n"),

@@ -114,11 +114,6 @@ def test_rows_larger_than_a_batch_of_today_were_in_force_all_the_same() -> None:
     assert in_force.described(in_force.restored(written, Settings())) == written
 
 
-def test_settings_that_decide_nothing_do_not_show() -> None:
-    other = Settings(app_id="other", batch_records=7, session_seconds=99, metrics_port=1)
-    assert in_force.described(other) == in_force.described(Settings())
-
-
 def test_what_was_drawn_with_another_key_is_refused_by_its_name() -> None:
     keyed, other = (Settings(policies=Policies(coin=coin)) for coin in (b"0123456789abcdef", b"fedcba9876543210"))
     written = in_force.described(keyed)
