@@ -42,22 +42,11 @@ shadow = [
 [streams.other]
 calibrator = "platt"
 """
-PROMOTED = """\
-# Streams of the fraud team.
-early_ttl = "7d"
-
-[streams."fraud-*"]            # all countries
-calibrator = "histogram"  # since May
-ttl = "45d"
-options = { bins = 20 }        # coarse
-shadow = [
-    "platt",                   # the old one
-    { calibrator = "minimax", options = { grid = 20 } },
-]
-
-[streams.other]
-calibrator = "platt"
-"""
+PROMOTED = (
+    COMMENTED.replace('"minimax"  #', '"histogram"  #')
+    .replace("{ grid = 20 }        #", "{ bins = 20 }        #")
+    .replace('"histogram", options = { bins = 20 }', '"minimax", options = { grid = 20 }')
+)
 FORMS = {
     "commented": COMMENTED,
     "windows": COMMENTED.replace("\n", "\r\n"),
@@ -137,28 +126,29 @@ def test_whatever_the_options_the_swap_means_a_swap(
     )
 
 
+TWINS = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
+
+
 @pytest.mark.parametrize(
-    ("stream", "calibrator", "complaint"),
+    ("text", "stream", "calibrator", "complaint"),
     [
         (
+            COMMENTED,
             "fraud-eu",
             "twospeed",
             r"'twospeed' is not a challenger of streams.\"fraud-\*\"; there are: platt",
         ),
-        ("fraud-eu", "minimax", "'minimax' is not a challenger"),
-        ("other", "platt", "there are: none"),
-        ("third", "platt", "no pattern of the streams file matches 'third'"),
+        (COMMENTED, "fraud-eu", "minimax", "'minimax' is not a challenger"),
+        (COMMENTED, "other", "platt", "there are: none"),
+        (COMMENTED, "third", "platt", "no pattern of the streams file matches 'third'"),
+        (TWINS, "s", "minimax", "several challengers called minimax"),  # their configurations tell them apart
     ],
 )
-def test_what_is_not_a_challenger_is_refused(stream: str, calibrator: str, complaint: str) -> None:
+def test_what_is_not_a_challenger_or_one_of_two_is_refused(
+    text: str, stream: str, calibrator: str, complaint: str
+) -> None:
     with pytest.raises(SettingsError, match=complaint):
-        promote.find(stream_config.parse(COMMENTED, DEFAULT), stream, calibrator)
-
-
-def test_of_two_challengers_of_one_name_the_configuration_is_asked_for() -> None:
-    text = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
-    with pytest.raises(SettingsError, match="several challengers called minimax"):
-        promote.find(stream_config.parse(text, DEFAULT), "s", "minimax")
+        promote.find(stream_config.parse(text, DEFAULT), stream, calibrator)
 
 
 # -- the command ---------------------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from lab.broker import Broker, BrokerError, serve
+from streams.config.settings import Settings
+from streams.kafka.topics import admin_client
 
 FOREGROUND = "import sys; from lab.broker import serve; sys.exit(serve())"
 
@@ -23,17 +24,10 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_topics_are_never_created_by_accident(kafka: str) -> None:
-    async def describe() -> dict[str, object]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
-        await admin.start()
-        try:
-            (description,) = await admin.describe_topics(["misspelt"])
-            return dict(description)
-        finally:
-            await admin.close()
-
-    assert [asyncio.run(describe())["error_code"] for _ in range(2)] == [UnknownTopicOrPartitionError.errno] * 2
+async def test_topics_are_never_created_by_accident(kafka: str) -> None:
+    async with admin_client(Settings(brokers=(kafka,))) as admin:
+        codes = [(await admin.describe_topics(["misspelt"]))[0]["error_code"] for _ in range(2)]
+    assert codes == [UnknownTopicOrPartitionError.errno] * 2
 
 
 def foreground() -> tuple[subprocess.Popen[str], int, Path]:

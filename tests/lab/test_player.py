@@ -1,18 +1,18 @@
 """The player against a real broker."""
 
-import asyncio
 import secrets
 from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError
-from aiokafka.partitioner import DefaultPartitioner
 
 from lab import player
 from lab.player import CopartitionError, PlayerProgress, TimedRecord, play
+from streams.config.settings import Settings
 from streams.kafka.partitioner import partition
+from streams.kafka.topics import admin_client
 
 #: Before any broker's retention of a week: topics of the tests keep it.
 FIRST = 1_359_694_800_000
@@ -21,33 +21,23 @@ FIRST = 1_359_694_800_000
 async def topics(kafka: str, *partitions: int) -> list[str]:
     """Make a topic for each number of partitions and return their names."""
     names = [f"player-{secrets.token_hex(4)}" for _ in partitions]
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
-    await admin.start()
-    try:
-        await admin.create_topics(
-            [
-                NewTopic(name, n, 1, topic_configs={"retention.ms": "-1", "max.message.bytes": "1048588"})
-                for name, n in zip(names, partitions, strict=True)
-            ]
-        )
-    finally:
-        await admin.close()
+    kept = {"retention.ms": "-1", "max.message.bytes": "1048588"}
+    wanted = [NewTopic(name, n, 1, topic_configs=kept) for name, n in zip(names, partitions, strict=True)]
+    async with admin_client(Settings(brokers=(kafka,))) as admin:
+        await admin.create_topics(wanted)
     return names
 
 
 async def contents(kafka: str, names: list[str]) -> dict[tuple[str, int], list[tuple[int, bytes, bytes]]]:
     """Return time, key and value of every record, by topic and partition."""
-    consumer = AIOKafkaConsumer(*names, bootstrap_servers=kafka, auto_offset_reset="earliest", enable_auto_commit=False)
-    await consumer.start()
-    try:
+    how = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with AIOKafkaConsumer(*names, bootstrap_servers=kafka, **how) as consumer:
         end = await consumer.end_offsets(consumer.assignment())
         held: dict[tuple[str, int], list[tuple[int, bytes, bytes]]] = {(tp.topic, tp.partition): [] for tp in end}
         while any(len(held[tp.topic, tp.partition]) < n for tp, n in end.items()):
             for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
                 held[tp.topic, tp.partition] += [(r.timestamp, r.key, r.value) for r in records]
         return held
-    finally:
-        await consumer.stop()
 
 
 def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[TimedRecord]:
@@ -58,13 +48,6 @@ def stream(forecasts: str, outcomes: str, n: int, size: int = 10) -> Iterator[Ti
             yield TimedRecord(FIRST + i, outcomes, b"event-%d" % (i - 3), b"o%d" % (i - 3))
 
 
-def test_partition_is_that_of_kafkas_default_partitioner() -> None:
-    kafkas = DefaultPartitioner()
-    for n in (1, 2, 7):
-        for key in (b"2013-02-01/UA%d/EWR" % i for i in range(100)):
-            assert partition(key, n) == kafkas(key, list(range(n)), list(range(n)))
-
-
 async def played(
     messages: Iterator[TimedRecord], kafka: str, slice_messages: int = player.SLICE
 ) -> list[PlayerProgress]:
@@ -72,60 +55,45 @@ async def played(
     return [each async for each in play(messages, client, slice_messages=slice_messages)]
 
 
-def test_all_is_sent_in_order_with_its_time_and_both_topics_of_an_event_meet(kafka: str) -> None:
-    async def scenario() -> None:
-        forecasts, outcomes = names = await topics(kafka, 3, 3)
-        steps = await played(stream(forecasts, outcomes, 500), kafka, 64)
-        assert steps[-1] == ({forecasts: 500, outcomes: 497}, FIRST + 499)
-        assert [each.sent.total() for each in steps] == [*range(64, 997, 64), 997]
-        held = await contents(kafka, names)
-        expected: dict[tuple[str, int], list[tuple[int, bytes, bytes]]] = {place: [] for place in held}
-        for message in stream(forecasts, outcomes, 500):
-            place = (message.topic, partition(message.key, 3))
-            expected[place].append((message.time_ms, message.key, message.value))
-        assert held == expected
-        assert all(records for records in held.values())
-
-    asyncio.run(scenario())
+async def test_all_is_sent_in_order_with_its_time_and_both_topics_of_an_event_meet(kafka: str) -> None:
+    forecasts, outcomes = names = await topics(kafka, 3, 3)
+    steps = await played(stream(forecasts, outcomes, 500), kafka, 64)
+    assert steps[-1] == ({forecasts: 500, outcomes: 497}, FIRST + 499)
+    assert [each.sent.total() for each in steps] == [*range(64, 997, 64), 997]
+    held = await contents(kafka, names)
+    expected: dict[tuple[str, int], list[tuple[int, bytes, bytes]]] = {place: [] for place in held}
+    for message in stream(forecasts, outcomes, 500):
+        place = (message.topic, partition(message.key, 3))
+        expected[place].append((message.time_ms, message.key, message.value))
+    assert held == expected
+    assert all(records for records in held.values())
 
 
-def test_slices_larger_than_a_record_batch_keep_their_order(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slices_larger_than_a_record_batch_keep_their_order(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(player, "BATCH_BYTES", 2000)
 
-    async def scenario() -> None:
-        forecasts, outcomes = names = await topics(kafka, 1, 1)
-        await played(stream(forecasts, outcomes, 200, size=100), kafka)
-        held = await contents(kafka, names)
-        assert [time for time, _, _ in held[forecasts, 0]] == list(range(FIRST, FIRST + 200))
-        assert [time for time, _, _ in held[outcomes, 0]] == list(range(FIRST + 3, FIRST + 200))
-
-    asyncio.run(scenario())
+    forecasts, outcomes = names = await topics(kafka, 1, 1)
+    await played(stream(forecasts, outcomes, 200, size=100), kafka)
+    held = await contents(kafka, names)
+    assert [time for time, _, _ in held[forecasts, 0]] == list(range(FIRST, FIRST + 200))
+    assert [time for time, _, _ in held[outcomes, 0]] == list(range(FIRST + 3, FIRST + 200))
 
 
-def test_nothing_is_sent_before_the_next_slice_is_asked_for(kafka: str) -> None:
-    async def scenario() -> None:
-        forecasts, outcomes = names = await topics(kafka, 1, 1)
-        slices = play(stream(forecasts, outcomes, 10), {"bootstrap_servers": kafka}, slice_messages=5)
-        seen = [sum(map(len, (await contents(kafka, names)).values())) async for _ in slices]
-        assert seen == [5, 10, 15, 17]
-
-    asyncio.run(scenario())
+async def test_nothing_is_sent_before_the_next_slice_is_asked_for(kafka: str) -> None:
+    forecasts, outcomes = names = await topics(kafka, 1, 1)
+    slices = play(stream(forecasts, outcomes, 10), {"bootstrap_servers": kafka}, slice_messages=5)
+    seen = [sum(map(len, (await contents(kafka, names)).values())) async for _ in slices]
+    assert seen == [5, 10, 15, 17]
 
 
-def test_topics_with_unequal_partitions_are_refused(kafka: str) -> None:
-    async def scenario() -> None:
-        forecasts, outcomes = names = await topics(kafka, 2, 3)
-        with pytest.raises(CopartitionError, match="equally many"):
-            await played(stream(forecasts, outcomes, 10), kafka)
-        assert not any((await contents(kafka, names)).values())
-
-    asyncio.run(scenario())
+async def test_topics_with_unequal_partitions_are_refused(kafka: str) -> None:
+    forecasts, outcomes = names = await topics(kafka, 2, 3)
+    with pytest.raises(CopartitionError, match="equally many"):
+        await played(stream(forecasts, outcomes, 10), kafka)
+    assert not any((await contents(kafka, names)).values())
 
 
-def test_a_message_that_is_not_acknowledged_raises(kafka: str) -> None:
-    async def scenario() -> None:
-        forecasts, outcomes = await topics(kafka, 1, 1)
-        with pytest.raises(KafkaError):
-            await played(stream(forecasts, outcomes, 10, size=3_000_000), kafka)
-
-    asyncio.run(scenario())
+async def test_a_message_that_is_not_acknowledged_raises(kafka: str) -> None:
+    forecasts, outcomes = await topics(kafka, 1, 1)
+    with pytest.raises(KafkaError):
+        await played(stream(forecasts, outcomes, 10, size=3_000_000), kafka)

@@ -22,6 +22,7 @@ from tests.commands import Trueup
 
 PLAIN = Columns("p", "y", "t")
 DATED = Columns("p", "y", "t", "known")
+BERLIN = Columns("p", "y", "t", zone=ZoneInfo("Europe/Berlin"))
 NUMBERED = Columns("#1", "#2", "#3")
 NAMED = Columns("p", "y", "t", id="id")
 HEADER = "p,y,t"
@@ -34,21 +35,36 @@ def rows(tmp_path: Path, text: str, columns: Columns = PLAIN) -> TableRows:
     return read(path, columns)
 
 
+def scored(*scores: str) -> str:
+    """Return a table with these scores."""
+    return "p;y;t\n" + "".join(f"{score};1;2026-01-01\n" for score in scores)
+
+
 @pytest.mark.parametrize(
-    ("unit", "written", "p"),
-    [("0,1000", "250", 0.25), ("850,300", "712,5", 0.25), ("1,0", ".75", 0.25), ("-5,5", "-2.5", 0.25)],
+    ("text", "columns", "scores"),
+    [
+        # What stands for 0 and for 1 may be a unit.
+        (scored("250"), replace(PLAIN, unit="0,1000"), [0.25]),
+        (scored("712,5"), replace(PLAIN, unit="850,300"), [0.25]),
+        (scored(".75"), replace(PLAIN, unit="1,0"), [0.25]),
+        (scored("-2.5"), replace(PLAIN, unit="-5,5"), [0.25]),
+        (scored("Inf", "-Inf"), replace(PLAIN, unit="log-odds"), [1.0, 0.0]),
+        (scored("%25,5"), PLAIN, [0.255]),
+        (scored("0.255"), PLAIN, [0.255]),
+        # Blanks before quotes and within names count where a table fits so.
+        (f'{HEADER},note\n.25,1,2026-01-01, "so called" bank\n.5,0,2026-01-02, "\n', PLAIN, [0.25, 0.5]),
+        # A quote that a blank precedes encloses nothing, though the next line would close it.
+        ('p,note,y,t\n.25, ",1,2026-01-01\n.5, ",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        ('p,note,y,t\n.25, "a, b",1,2026-01-01\n.5, "c",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
+        (
+            f"a b,a  b,y,t\n{ROWS}\n".replace(".25,", ".1,.25,").replace(".5,", ".2,.5,"),
+            Columns("a b", "y", "t"),
+            [0.1, 0.2],
+        ),
+    ],
 )
-def test_a_unit_may_be_what_stands_for_0_and_for_1(tmp_path: Path, unit: str, written: str, p: float) -> None:
-    found = rows(tmp_path, f"p;y;t\n{written};1;2026-01-01\n", Columns("p", "y", "t", unit=unit))
-    assert found.scores.tolist() == [pytest.approx(p, abs=1e-12)]
-
-
-@pytest.mark.parametrize("unit", ["1,1", "1", "0,1,2", "a,b", "0,inf", "thousand"])
-def test_a_unit_that_is_none_is_refused_with_those_there_are(tmp_path: Path, trueup: Trueup, unit: str) -> None:
-    (tmp_path / "in.csv").write_text(f"{HEADER}\n{ROWS}\n")
-    refused = trueup(f"replay --table {tmp_path / 'in.csv'} --score p --label y --time t --score-unit {unit}").error
-    assert f"--score-unit {unit}: must be probability" in refused
-    assert "850,300" in refused
+def test_scores_are_read_as_they_were_meant(tmp_path: Path, text: str, columns: Columns, scores: list[float]) -> None:
+    assert rows(tmp_path, text, columns).scores.tolist() == pytest.approx(scores, abs=1e-12)
 
 
 def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp_path: Path) -> None:
@@ -83,11 +99,6 @@ def test_marks_of_errors_are_no_other_unit(tmp_path: Path, marks: str, made: str
         tmp_path, f"{HEADER}\n" + "".join(f"{each},1,2026-01-01\n" for each in lines), replace(PLAIN, unit=unit)
     )
     assert f"{len(marks.split())} scores are not in" in found.notes[-1]
-
-
-def test_log_odds_of_certain_scores_are_infinite(tmp_path: Path) -> None:
-    found = rows(tmp_path, f"{HEADER}\nInf,1,2026-01-01\n-Inf,0,2026-01-01\n", replace(PLAIN, unit="log-odds"))
-    assert found.scores.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -267,38 +278,10 @@ def test_what_cannot_be_read_is_refused_with_what_to_write_and_not_guessed(
         rows(tmp_path, text, columns)
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding", "said"),
-    [
-        ("оценка;y;t\n.5;1;2026-01-01\n", "cp1251", r"there are: îöåíêà, y, t\. .* cp1251 \(Russian\)"),
-        (
-            "p;y;t\n.5;żądanie;2026-01-01\n.5;nie;2026-01-01\n",
-            "cp1250",
-            r"'¿¹danie' means .* --encoding names .* cp1250",
-        ),
-        ("p;y;t\n.5;1;2026年1月1日\n", "cp932", r"holds '2026”N.*--encoding names .* cp932"),
-        ("不正;y;t\n.5;1;2026-01-01\n", "cp932", r"line 1 is not cp1252; --encoding names .* cp932 \(Japanese\)"),
-    ],
-)
-def test_another_encoding_is_proposed_where_letters_may_be_wrong(
-    tmp_path: Path, text: str, encoding: str, said: str
-) -> None:
-    (path := tmp_path / "in.csv").write_bytes(text.encode(encoding))
-    with pytest.raises(TableError, match=said):
-        read(path, Columns(text.partition(";")[0], "y", "t"))
-
-
 @pytest.mark.parametrize("times", ["1.768e+12 1768003600000", "1.768000000E+12 1.768003600E+12"])
 def test_times_that_are_written_with_exponents_and_were_not_cut_are_read(tmp_path: Path, times: str) -> None:
     found = rows(tmp_path, f"{HEADER}\n" + "".join(f".5,1,{each}\n" for each in times.split()))
     assert found.times.tolist() == [1_768_000_000_000, 1_768_003_600_000]
-
-
-def test_times_later_than_now_are_said(tmp_path: Path) -> None:
-    """So days and months that were taken for each other are seen."""
-    later = f"{datetime.now(UTC).year + 1}-12-31"
-    note = f"--time 't': 1 time is later than now; the first is row 3, '{later}', {later}T00:00:00."
-    assert note in rows(tmp_path, f"{HEADER}\n.5,1,2026-01-01\n.5,1,{later}\n").notes
 
 
 def test_scores_and_labels_in_rows_of_their_own_are_joined_by_their_ids(tmp_path: Path) -> None:
@@ -331,43 +314,10 @@ def test_a_label_in_a_row_of_its_own_is_of_its_score_s_stream_and_as_old_as_that
         rows(tmp_path, early, replace(DATED, id="id"))
 
 
-@pytest.mark.parametrize(
-    ("text", "columns", "scores"),
-    [
-        (f'{HEADER},note\n.25,1,2026-01-01, "so called" bank\n.5,0,2026-01-02, "\n', PLAIN, [0.25, 0.5]),
-        # A quote that a blank precedes encloses nothing, though the next line would close it.
-        ('p,note,y,t\n.25, ",1,2026-01-01\n.5, ",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
-        ('p,note,y,t\n.25, "a, b",1,2026-01-01\n.5, "c",0,2026-01-02\n', PLAIN, [0.25, 0.5]),
-        (
-            f"a b,a  b,y,t\n{ROWS}\n".replace(".25,", ".1,.25,").replace(".5,", ".2,.5,"),
-            Columns("a b", "y", "t"),
-            [0.1, 0.2],
-        ),
-    ],
-)
-def test_blanks_before_quotes_and_within_names_count_where_a_table_fits_so(
-    tmp_path: Path, text: str, columns: Columns, scores: list[float]
-) -> None:
-    assert rows(tmp_path, text, columns).scores.tolist() == scores
-
-
-@pytest.mark.parametrize(
-    ("labels", "known"),
-    [(("1", "0", "-", ".", "--"), [1, 0, np.nan, np.nan, np.nan]), (("1", "0", "?"), [1, 0, np.nan])],
-)
-def test_marks_beside_answers_are_no_labels(tmp_path: Path, labels: tuple[str, ...], known: list[float]) -> None:
-    assert np.array_equal(rows(tmp_path, labelled(*labels)).labels, known, equal_nan=True)
-
-
 def test_an_empty_label_is_what_it_is_said_to_be(tmp_path: Path) -> None:
     """So a flag that is set or empty has two answers."""
     said = parse("Y=1,=0")
     assert rows(tmp_path, labelled("Y", "", "NULL"), replace(PLAIN, labels=said)).labels.tolist()[:2] == [1, 0]
-
-
-def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
-    known = rows(tmp_path, labelled("1", "none")).labels
-    assert np.array_equal(known, [1.0, np.nan], equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -382,9 +332,14 @@ def test_none_beside_numbers_is_no_label(tmp_path: Path) -> None:
         ("0x01 0x00", [1, 0]),  # a bit of SQL Server
         ("b'1' b'0'", [1, 0]),  # and of MySQL, by pandas
         ("1 -", [1, np.nan]),
+        ("1 none", [1, np.nan]),
+        ("1 0 ?", [1, 0, np.nan]),
+        ("1 0 - . --", [1, 0, np.nan, np.nan, np.nan]),
     ],
 )
-def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[float]) -> None:
+def test_labels_of_other_languages_and_databases_are_read_and_marks_beside_them_are_none(
+    tmp_path: Path, written: str, y: list[float]
+) -> None:
     lines = "".join(f".5;{label};2026-01-01\n" for label in written.split())
     assert np.array_equal(rows(tmp_path, f"p;y;t\n{lines}").labels, y, equal_nan=True)
 
@@ -392,36 +347,7 @@ def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, writte
 @pytest.mark.parametrize(
     ("time", "utc"),
     [
-        ("Wed Jul 01 10:00:00 CEST 2026", "2026-07-01T08:00"),
-        ("Wed Jan 07 10:00:00 UTC 2026", "2026-01-07T10:00"),
-    ],
-)
-def test_a_zone_between_a_clock_and_a_year_is_read_by_its_name(tmp_path: Path, time: str, utc: str) -> None:
-    columns = Columns("p", "y", "t", zone=ZoneInfo("Europe/Berlin"), time_format="%a %b %d %H:%M:%S %Z %Y")
-    assert np.datetime64(int(rows(tmp_path, timed(time), columns).times[0]), "ms") == np.datetime64(utc)
-
-
-@pytest.mark.parametrize(
-    "time",
-    [
-        '"{""$date"": ""2026-01-31T00:00:00Z""}"',
-        '"{""$date"": {""$numberLong"": ""1769817600000""}}"',
-        '"ISODate(""2026-01-31"")"',
-        "Timestamp('2026-01-31 00:00:00')",
-        "/Date(1769817600000)/",
-        "'2026-01-31",
-        '"1,769,817,600,000"',
-        "1.769.817.600",
-        "1 769 817 600",
-    ],
-)
-def test_a_time_is_read_without_what_programs_write_around_it_or_between_its_digits(tmp_path: Path, time: str) -> None:
-    assert np.datetime64(int(rows(tmp_path, timed(time)).times[0]), "ms") == np.datetime64("2026-01-31")
-
-
-@pytest.mark.parametrize(
-    ("time", "utc"),
-    [
+        # By the name of its zone.
         ("2026-07-01 10:00:00 Europe/Berlin", "2026-07-01T08:00"),
         ("2026-07-01T10:00:00[America/New_York]", "2026-07-01T14:00"),
         ("2026-07-01 10:00:00 CEST", "2026-07-01T08:00"),
@@ -429,19 +355,31 @@ def test_a_time_is_read_without_what_programs_write_around_it_or_between_its_dig
         ("2026-07-01 10:00 UTC+2", "2026-07-01T08:00"),
         ("2026-10-25 02:30 CEST", "2026-10-25T00:30"),
         ("2026-10-25 02:30 CET", "2026-10-25T01:30"),
-        ("639028224000000000", "2026-01-01T00:00"),  # ticks of .NET are no ns of 1990
-        ('"1,767,225,600,000"', "2026-01-01T00:00"),  # from a spreadsheet
+        ("Wed Jul 01 10:00:00 CEST 2026", "2026-07-01T08:00"),
+        ("Wed Jan 07 10:00:00 UTC 2026", "2026-01-07T10:00"),
+        # Without what programs write around it or between its digits.
+        ('"{""$date"": ""2026-01-31T00:00:00Z""}"', "2026-01-31"),
+        ('"{""$date"": {""$numberLong"": ""1769817600000""}}"', "2026-01-31"),
+        ('"ISODate(""2026-01-31"")"', "2026-01-30T23:00"),
+        ("Timestamp('2026-01-31 00:00:00')", "2026-01-30T23:00"),
+        ("/Date(1769817600000)/", "2026-01-31"),
+        ("'2026-01-31", "2026-01-30T23:00"),
+        ('"1,769,817,600,000"', "2026-01-31"),
+        ("1.769.817.600", "2026-01-31"),
+        ("1 769 817 600", "2026-01-31"),
+        ("639028224000000000", "2026-01-01"),  # ticks of .NET are no ns of 1990
     ],
 )
-def test_zones_are_read_by_their_names_and_ticks_as_what_they_are(tmp_path: Path, time: str, utc: str) -> None:
-    found = rows(tmp_path, f"{HEADER}\n.5,1,{time}\n", Columns("p", "y", "t", zone=ZoneInfo("Europe/Berlin")))
-    assert np.datetime64(int(found.times[0]), "ms") == np.datetime64(utc)
+def test_a_time_is_what_it_says_in_its_zone_and_without_what_programs_add(tmp_path: Path, time: str, utc: str) -> None:
+    columns = replace(BERLIN, time_format="%a %b %d %H:%M:%S %Z %Y") if time.startswith("Wed") else BERLIN
+    assert np.datetime64(int(rows(tmp_path, timed(time), columns).times[0]), "ms") == np.datetime64(utc)
 
 
-@pytest.mark.parametrize("none", ["0", "-1", "1970-01-01", "1970-01-01 01:00:00", "1900-01-00"])
+@pytest.mark.parametrize("none", ["0", "-1", "1970-01-01", "1970-01-01 01:00:00", "1900-01-00", "infinity"])
 def test_a_label_s_time_that_began_as_0_is_none(tmp_path: Path, none: str) -> None:
     found = rows(tmp_path, f"{HEADER},known\n.5,1,2026-01-01,2026-01-05\n.5,0,2026-01-01,{none}\n", DATED)
     assert found.silent.tolist() == [False, True]
+    assert found.label_times[1] == NEVER
 
 
 @pytest.mark.parametrize(
@@ -449,16 +387,41 @@ def test_a_label_s_time_that_began_as_0_is_none(tmp_path: Path, none: str) -> No
     [('"=""00042""" "=""7"""', ["00042", "7"]), ("42.0 7.0", ["42", "7"]), ("00042 7.0", ["00042", "7.0"])],
 )
 def test_ids_are_what_they_were_before_an_export(tmp_path: Path, written: str, ids: list[str]) -> None:
+    """A name such as RDX is no beginning of a file of R."""
     lines = "".join(f"{each},.5,1,2026-01-01\n" for each in written.split())
-    assert rows(tmp_path, f"id,{HEADER}\n{lines}", NAMED).ids == ids
+    assert rows(tmp_path, f"RDX,{HEADER}\n{lines}", replace(NAMED, id="RDX")).ids == ids
 
 
 def test_segments_that_pandas_took_for_numbers_are_whole_again(tmp_path: Path) -> None:
-    found = rows(
-        tmp_path, f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n", Columns("p", "y", "t", segments=("mcc",))
-    )
+    text = f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n"
+    found = rows(tmp_path, text, replace(PLAIN, segments=("mcc",)))
     assert found.segments["mcc"] == ["0742", ""]
     assert "holds whole numbers with .0 behind them" in "".join(found.notes)
+
+
+#: So days and months that were taken for each other are seen.
+LATER = f"{datetime.now(UTC).year + 1}-12-31"
+TINY = f"{HEADER}\n" + "".join(f".{n + 10},1,2026-01-01\n" for n in range(50))
+TWICE = f"id,{HEADER}\na,.5,1,2026-01-01\nb,.5,1,2026-01-01\na,.25,0,2026-01-02\n"
+#: Decisions, at seconds since 2001, as Apple counts.
+DECIDED = f"{HEADER}\n" + "".join(f"{n % 2},1,{725_760_000 + n}\n" for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "note"),
+    [
+        (timed(LATER), PLAIN, f"1 time is later than now; the first is row 2, '{LATER}', {LATER}T00:00:00."),
+        *(
+            (TINY, replace(PLAIN, unit=unit), "are from 0.1 to 0.59. If they are probabilities, leave out --score-unit")
+            for unit in ("percent", "0,1000", "log-odds")
+        ),
+        (TWICE, NAMED, "1 row repeats the id of an earlier row, the first is row 4, 'a'"),
+        (DECIDED, PLAIN, "was read as seconds since 1970: '725760000' is 1992-12-31T00:00:00."),
+        (DECIDED, PLAIN, "'p': all are 0 or 1. If this is what was decided, name the score behind it."),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_said(tmp_path: Path, text: str, columns: Columns, note: str) -> None:
+    assert note in "\n".join(rows(tmp_path, text, columns).notes)
 
 
 def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
@@ -470,18 +433,6 @@ def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
         pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": ["2026-01-01"], "id": ids}), path)
         with pytest.raises(TableError, match=said):
             read(path, NAMED)
-
-
-@pytest.mark.parametrize(("written", "p"), [("%25,5", 0.255), ("0.255", 0.255)])
-def test_a_percent_sign_may_stand_before_its_number(tmp_path: Path, written: str, p: float) -> None:
-    assert rows(tmp_path, f"p;y;t\n{written};1;2026-01-01\n").scores.tolist() == [p]
-
-
-@pytest.mark.parametrize("unit", ["percent", "0,1000", "log-odds"])
-def test_a_unit_in_which_all_scores_are_tiny_is_doubted(tmp_path: Path, unit: str) -> None:
-    text = f"{HEADER}\n" + "".join(f".{n + 10},1,2026-01-01\n" for n in range(50))
-    notes = "".join(rows(tmp_path, text, Columns("p", "y", "t", unit=unit)).notes)
-    assert "all are from 0.1 to 0.59. If they are probabilities, leave out --score-unit" in notes
 
 
 def test_quotes_that_join_no_cells_are_text(tmp_path: Path) -> None:
@@ -496,10 +447,6 @@ def test_quotes_that_join_no_cells_are_text(tmp_path: Path) -> None:
     assert inches.ids == ["x"]
 
 
-def test_a_name_of_a_column_is_no_beginning_of_a_file_of_r(tmp_path: Path) -> None:
-    assert rows(tmp_path, f"RDX,{HEADER}\n7,.5,1,2026-01-01\n", Columns("p", "y", "t", id="RDX")).ids == ["7"]
-
-
 def test_a_date_in_place_of_a_label_is_a_one_and_none_is_silence(tmp_path: Path) -> None:
     text = "p,defaulted,t\n.25,2026-02-01,2026-01-01\n.5,,2026-01-01\n"
     found = rows(tmp_path, text, Columns("p", "defaulted", "t", "defaulted"))
@@ -509,7 +456,7 @@ def test_a_date_in_place_of_a_label_is_a_one_and_none_is_silence(tmp_path: Path)
 
 def test_a_label_of_the_score_s_day_in_its_zone_comes_with_the_score(tmp_path: Path) -> None:
     """The day of the change to summer time has 23 hours, and begins at 23:00 of the day before in UTC."""
-    berlin = Columns("p", "y", "t", "known", zone=ZoneInfo("Europe/Berlin"))
+    berlin = replace(BERLIN, label_time="known")
     text = "p,y,t,known\n.5,1,2026-03-29 23:59,2026-03-29\n.5,0,2026-03-28 10:00,2026-04-01\n"
     found = rows(tmp_path, text, berlin)
     assert found.label_times[0] == found.times[0] == datetime(2026, 3, 29, 21, 59, tzinfo=UTC).timestamp() * 1000
@@ -545,18 +492,6 @@ def test_labels_that_are_early_by_their_clock_or_are_few_come_with_their_score(
     assert any(re.search(said, note) for note in found.notes)
 
 
-def test_an_infinite_time_of_a_label_is_none(tmp_path: Path) -> None:
-    found = rows(tmp_path, "p,y,t,known\n.5,1,2026-01-01,2026-01-02\n.5,0,2026-01-01,infinity\n", DATED)
-    assert found.label_times[1] == NEVER
-
-
-def test_ids_that_are_there_twice_are_counted_with_the_first(tmp_path: Path) -> None:
-    text = f"id,{HEADER}\na,.5,1,2026-01-01\nb,.5,1,2026-01-01\na,.25,0,2026-01-02\n"
-    assert "1 row repeats the id of an earlier row, the first is row 4, 'a'" in "".join(
-        rows(tmp_path, text, NAMED).notes
-    )
-
-
 def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
     """Fields come in any order; what a row lacks, null and NaN are nothing; an id keeps all its digits."""
     path = tmp_path / "in.jsonl.gz"
@@ -572,7 +507,7 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "score", "said"),
+    ("held", "score", "said"),
     [
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s.w", r"no such field; there are: s\.v\[1\], y, t"),
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s", r"row 1 holds .* such as 's\.v\[1\]'"),
@@ -589,18 +524,35 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
         ('[{"s": 1, "y": 1, "t": 1}]', "s", r"jq -c '\.\[\]' .* > records\.jsonl"),
         ('["a", 1]\n["b", 0]', "s", "jq -r @csv .* > table.csv, and name columns by number"),
         ("[[1, 1, 1], [1, 0, 2]]", "s", r"jq -r '\.\[\] \| @csv'"),
+        ('{"s": 1, "y": 1, "t": 1}\n'.encode("utf-16"), "s", "is UTF-16, not UTF-8: iconv"),
+        # Letters may be wrong: another encoding is proposed.
+        (
+            "оценка;y;t\n.5;1;2026-01-01\n".encode("cp1251"),
+            "оценка",
+            r"there are: îöåíêà, y, t\. .* cp1251 \(Russian\)",
+        ),
+        (
+            "s;y;t\n.5;żądanie;2026-01-01\n.5;nie;2026-01-01\n".encode("cp1250"),
+            "s",
+            r"'¿¹danie' means .* --encoding names .* cp1250",
+        ),
+        ("s;y;t\n.5;1;2026年1月1日\n".encode("cp932"), "s", r"holds '2026”N.*--encoding names .* cp932"),
+        (
+            "不正;y;t\n.5;1;2026-01-01\n".encode("cp932"),
+            "不正",
+            r"line 1 is not cp1252; --encoding names .* cp932 \(Japanese\)",
+        ),
+        (b"7z\xbc\xaf\x27\x1c\0\x04\x81s,y,t\n", "s", "holds a packed file"),
+        (b"in.csv" + bytes(251) + b"ustars,y,t\n", "s", "holds a packed file"),
+        (b"in.csv" + bytes(94) + b"s,y,t\n.5,1,2026-01-01\n", "s", "neither text nor Parquet"),
     ],
 )
-def test_json_that_is_no_table_is_named(tmp_path: Path, lines: str, score: str, said: str) -> None:
-    (path := tmp_path / "in.jsonl").write_text(lines)
+def test_a_file_that_is_no_table_or_none_that_can_be_read_is_named(
+    tmp_path: Path, held: str | bytes, score: str, said: str
+) -> None:
+    (path := tmp_path / "in").write_bytes(held.encode() if isinstance(held, str) else held)
     with pytest.raises(TableError, match=said):
         read(path, Columns(score, "y", "t"))
-
-
-def test_json_of_two_bytes_a_letter_is_said_to_be(tmp_path: Path) -> None:
-    (path := tmp_path / "in.jsonl").write_text('{"p": 0.5, "y": 1, "t": 1767225600}\n', encoding="utf-16")
-    with pytest.raises(TableError, match="is UTF-16, not UTF-8: iconv"):
-        read(path, PLAIN)
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
@@ -648,20 +600,6 @@ def test_a_folder_of_text_and_parquet_is_refused(tmp_path: Path) -> None:
         read(tmp_path, PLAIN)
 
 
-@pytest.mark.parametrize(
-    ("begins", "said"),
-    [
-        (b"7z\xbc\xaf\x27\x1c\0\x04\x81", "holds a packed file"),
-        (b"in.csv" + bytes(251) + b"ustar", "holds a packed file"),
-        (b"in.csv" + bytes(94) + b"p,y,t\n", "neither text nor Parquet"),
-    ],
-)
-def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path, begins: bytes, said: str) -> None:
-    (path := tmp_path / "in.csv").write_bytes(begins + f"{HEADER}\n{ROWS}\n".encode())
-    with pytest.raises(TableError, match=said):
-        read(path, PLAIN)
-
-
 def test_labels_without_a_time_are_known_when_most_others_were(tmp_path: Path) -> None:
     """Left out, they would become zeros by silence; zeros are silence only where most of them have no time."""
     lines = [".5,1,2026-01-01,2026-01-05", ".5,0,2026-01-01,2026-01-05", ".5,0,2026-02-01,2026-02-20"]
@@ -677,15 +615,6 @@ def test_labels_without_a_time_are_known_when_most_others_were(tmp_path: Path) -
     found = rows(tmp_path, "\n".join([f"{HEADER},known", *lines, ""]), DATED)
     assert found.silent.tolist() == [False, True, True, False]
     assert found.label_times[3] != NEVER
-
-
-def test_a_column_of_decisions_is_doubted_and_numbers_of_time_are_shown_as_dates(tmp_path: Path) -> None:
-    lines = "".join(f"{n % 2},1,{725_760_000 + n}\n" for n in range(30))  # seconds since 2001, as Apple counts
-    found = rows(tmp_path, f"{HEADER}\n{lines}")
-    assert found.notes == [
-        "--time 't' was read as seconds since 1970: '725760000' is 1992-12-31T00:00:00.",
-        "--score 'p': all are 0 or 1. If this is what was decided, name the score behind it.",
-    ]
 
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:

@@ -235,32 +235,31 @@ def test_segments_that_no_plan_has_are_refused_with_what_to_write(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "said"),
+    ("command", "options", "status", "said"),
     [
-        ("--score score --label fraud --time at", UNUSABLE, "there are: p, fraud, at, known"),
-        ("--score p --label fraud", MISCONFIGURED, "--table needs --time too"),
-        (f"{COLUMNS} --score-unit thousand", MISCONFIGURED, "--score-unit thousand"),
-        (f"{COLUMNS} --labels fraud", MISCONFIGURED, "TEXT=0, TEXT=1 or TEXT=skip"),
-        (f"{COLUMNS} --last 7d", MISCONFIGURED, "for topics"),
-        (f"{COLUMNS} --time-format=%Q", MISCONFIGURED, "--time-format"),
-        (f"{COLUMNS} --time-format=DD/MM/YYYY", MISCONFIGURED, "it has no year; write one such as '%d.%m.%Y"),
-        (f"{COLUMNS} --time-zone=Mars", MISCONFIGURED, "--time-zone"),
-        (f"{COLUMNS} --encoding=foo", MISCONFIGURED, "--encoding"),
+        ("replay", "--score score --label fraud --time at", UNUSABLE, "there are: p, fraud, at, known"),
+        ("streams suggest q", COLUMNS.replace("score p", "score s"), UNUSABLE, "there are: p, fraud, at, known"),
+        ("streams suggest q", SCORED, MISCONFIGURED, "needs --label-time"),
+        ("replay", "--score p --label fraud", MISCONFIGURED, "--table needs --time too"),
+        *(
+            ("replay", f"{COLUMNS} --score-unit {unit}", MISCONFIGURED, f"--score-unit {unit}: must be probability")
+            for unit in ("1,1", "1", "0,1,2", "a,b", "0,inf", "thousand")
+        ),
+        ("replay", f"{COLUMNS} --score-unit thousand", MISCONFIGURED, "850,300"),
+        ("replay", f"{COLUMNS} --labels fraud", MISCONFIGURED, "TEXT=0, TEXT=1 or TEXT=skip"),
+        ("replay", f"{COLUMNS} --last 7d", MISCONFIGURED, "for topics"),
+        ("replay", f"{COLUMNS} --time-format=%Q", MISCONFIGURED, "--time-format"),
+        ("replay", f"{COLUMNS} --time-format=DD/MM/YYYY", MISCONFIGURED, "has no year; write one such as '%d.%m.%Y"),
+        ("replay", f"{COLUMNS} --time-zone=Mars", MISCONFIGURED, "--time-zone"),
+        ("replay", f"{COLUMNS} --encoding=foo", MISCONFIGURED, "--encoding"),
     ],
 )
 def test_a_wrong_column_is_unusable_data_and_a_wrong_option_a_wrong_question(
-    tmp_path: Path, trueup: Trueup, options: str, status: int, said: str
+    tmp_path: Path, trueup: Trueup, command: str, options: str, status: int, said: str
 ) -> None:
-    ended = replayed(trueup, made(tmp_path, 10), options)
+    ended = trueup(f"{command} --table {made(tmp_path, 10)} {options}")
     assert ended.status == status
     assert said in ended.err
-
-
-def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(tmp_path: Path, trueup: Trueup) -> None:
-    wrong = COLUMNS.replace("--score p", "--score score")
-    ended = trueup(f"streams suggest quarter --table {made(tmp_path, 10)} {wrong}")
-    assert ended.status == UNUSABLE
-    assert "there are: p, fraud, at, known" in ended.err
 
 
 def test_forecasts_are_kept_until_the_labels_of_a_table_come(tmp_path: Path, trueup: Trueup) -> None:
@@ -385,9 +384,6 @@ def test_a_streams_file_of_other_streams_than_the_table_s_is_said(tmp_path: Path
 def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(tmp_path: Path, trueup: Trueup) -> None:
     path = made(tmp_path)
     assert "Labels were taken as known at once" in replayed(trueup, path, SCORED).err
-    refused = trueup(f"streams suggest quarter --table {path} {SCORED}")
-    assert refused.status == MISCONFIGURED
-    assert "needs --label-time" in refused.err
     assert "known at once" not in replayed(trueup, path).err
 
 

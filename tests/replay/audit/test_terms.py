@@ -1,14 +1,12 @@
 """An audit across configurations: every answer is derived under what was in force, and nothing altered passes."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import pytest
 
 from replay.audit.output_matcher import Unauditable
 from replay.audit.rows import Memory
-from streams.config import in_force
 from streams.config.in_force import described
 from streams.config.settings import Settings
 from tests.events import forecast, mixed, outcome
@@ -89,18 +87,3 @@ def test_who_took_a_partition_up_and_applied_nothing_changes_nothing() -> None:
     assert topics.audit(promoted).checked == whole.checked
     assert [each.owner for each in whole.terms] == ["worker-0", "worker-1"]
     assert [each.applied for each in whole.terms] == [0, second.applied]
-
-
-def test_a_configuration_says_what_is_carried_and_answered_raw(tmp_path: Path) -> None:
-    path = tmp_path / "streams.toml"
-    path.write_text(
-        'on_error = "raw"\ncarry_headers = ["x-*"]\n[streams.quiet]\non_error = "none"\n'
-        '[sources.a]\ntopic = "forecasts"\nrole = "forecast"\nevent_id = "i"\nstream = "s"\np = "p"\n'
-        'carry = { who = "w" }\n'
-    )
-    made = Settings.from_env({"TRUEUP_STREAMS": str(path)})
-    back = in_force.restored(in_force.described(made), Settings.from_env({}))
-    assert back.carry_headers == ("x-*",)
-    assert [back.policies.answers_raw(stream) for stream in ("quiet", "other", "")] == [False, True, True]
-    assert [dict(each.table) for each in back.sources] == [dict(each.table) for each in made.sources]
-    assert in_force.described(back) == in_force.described(made)

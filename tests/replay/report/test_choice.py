@@ -213,40 +213,33 @@ def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> 
     assert ("the rarer answer came 19 times" in sentences) is (rarer < 20)
 
 
-@pytest.mark.parametrize("metric", ["brier", "log_loss", "auc", "recall"])
-def test_what_turns_the_order_and_is_worse_than_raw_in_anything_that_counts_is_refused(
-    result: Result, metric: str
+REFUSED, KEPT = (
+    f"{A} is refused: it is worse than raw in ",
+    "It keeps the order of forecasts of one moment; what it loses in",
+)
+
+
+@pytest.mark.parametrize(
+    ("turned", "a", "b", "name", "words"),
+    [
+        # What turns the order and is worse than raw in anything that counts is refused, however good all the rest.
+        *((0.2, {**BETTER, metric: 1}, SAME, "raw", REFUSED) for metric in ("brier", "log_loss", "auc", "recall")),
+        (0.2, {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, "raw", "every configuration that was tried does harm"),
+        # Ranks refuse nothing where order is kept and both proper scores are better.
+        (0.0, {**BETTER, "auc": 1}, SAME, A, KEPT),
+        (math.nan, {**BETTER, "recall": 1}, SAME, A, KEPT),
+        (0.0, {**BETTER, "log_loss": 0, "auc": 1}, SAME, "raw", REFUSED),
+        (math.nan, {**BETTER, "log_loss": 0, "recall": 1}, SAME, "raw", REFUSED),
+    ],
+)
+def test_harm_to_the_order_of_scores_is_refused(
+    result: Result, turned: float, a: dict[str, int], b: dict[str, int], name: str, words: str
 ) -> None:
-    """However much better it is in all the rest."""
-    chosen, sentences = said(ordered(result, 0.2), {**BETTER, metric: 1}, SAME, BETTER)
-    assert chosen == "raw"
-    assert f"{A} is refused: it is worse than raw in " in sentences
-    assert "Use" not in sentences
-
-
-@pytest.mark.parametrize("metric", ["auc", "recall"])
-@pytest.mark.parametrize(("scores", "taken"), [(BETTER, True), ({**BETTER, "log_loss": 0}, False)])
-def test_ranks_refuse_nothing_where_order_is_kept_and_both_proper_scores_are_better(
-    result: Result,
-    metric: str,
-    scores: dict[str, int],
-    taken: bool,  # noqa: FBT001 - of pytest
-) -> None:
-    for turned in (0.0, math.nan):
-        chosen, sentences = said(ordered(result, turned), {**scores, metric: 1}, SAME, BETTER)
-        assert (chosen == A) is taken
-        assert ("It keeps the order of forecasts of one moment; what it loses in" in sentences) is taken
-
-
-def ordered(result: Result, turned: float) -> Result:
-    """Return a result whose contenders turned this share of neighbours."""
-    return replace(result, contenders=[replace(each, turned=turned) for each in result.contenders])
-
-
-def test_where_all_are_refused_the_raw_forecasts_stay(result: Result) -> None:
-    chosen, sentences = said(ordered(result, 0.2), {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, SAME)
-    assert chosen == "raw"
-    assert "every configuration that was tried does harm" in sentences
+    moved = replace(result, contenders=[replace(each, turned=turned) for each in result.contenders])
+    chosen, sentences = said(moved, a, b, BETTER)
+    assert chosen == name
+    assert words in sentences
+    assert (KEPT in sentences) is (name == A)
 
 
 def test_what_harms_while_it_warms_up_is_refused(result: Result) -> None:

@@ -29,9 +29,14 @@ def test_every_setting_is_shown_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [SECRETS, {"TRUEUP_DATA_DIR": "x"}, {"TRUEUP_INSTANCE_ID": "w-1"}, {"TRUEUP_METRICS_PORT": "1"}]
+    "change",
+    [
+        SECRETS,
+        {"TRUEUP_APP_ID": "other", "TRUEUP_DATA_DIR": "x", "TRUEUP_INSTANCE_ID": "w-1", "TRUEUP_METRICS_PORT": "1"},
+        {"TRUEUP_BATCH_RECORDS": "7", "TRUEUP_SESSION_SECONDS": "99"},
+    ],
 )
-def test_workers_of_one_group_show_one_hash(change: dict[str, str]) -> None:
+def test_what_decides_no_answer_does_not_change_the_hash(change: dict[str, str]) -> None:
     assert fingerprint(Settings.from_env(change)) == fingerprint(Settings())
 
 

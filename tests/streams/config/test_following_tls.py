@@ -43,14 +43,13 @@ async def shown(port: int, authority: trustme.CA) -> str:
     return next(str(value) for part in subject for name, value in part if name == "commonName")
 
 
-def test_new_connections_see_a_renewed_certificate_and_a_broken_renewal_changes_nothing(
+async def test_new_connections_see_a_renewed_certificate_and_a_broken_renewal_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
     issue(authority, "first", chain, key)
-
-    async def run() -> list[str]:
-        server = await asyncio.start_server(lambda _, w: w.close(), "127.0.0.1", 0, ssl=served(chain, key))
+    caplog.set_level(logging.WARNING)
+    async with await asyncio.start_server(lambda _, w: w.close(), "127.0.0.1", 0, ssl=served(chain, key)) as server:
         port = server.sockets[0].getsockname()[1]
         found = [await shown(port, authority)]
         half = key.read_bytes()
@@ -60,12 +59,7 @@ def test_new_connections_see_a_renewed_certificate_and_a_broken_renewal_changes_
         found.append(await shown(port, authority))
         key.write_bytes(renewed)
         found.append(await shown(port, authority))
-        server.close()
-        await server.wait_closed()
-        return found
-
-    with caplog.at_level(logging.WARNING):
-        assert asyncio.run(run()) == ["first", "first", "second"]
+    assert found == ["first", "first", "second"]
     assert [each.message for each in caplog.records] == [
         f"cannot load {chain}; new connections use the last content that could be read"
     ]

@@ -17,7 +17,10 @@ from streams.config.settings import Settings
 FILE = """
 closed = true
 early_ttl = "3d"
+on_error = "raw"
+carry_headers = ["x-*"]
 [streams."fraud-*"]
+on_error = "none"
 calibrator = "platt+regret_matching"
 options = { grid = 20 }
 ttl = "90d"
@@ -42,6 +45,13 @@ options = { levels = [0.1, 0.5, 0.9] }
 [streams.intent]
 calibrator = "multiclass"
 options = { classes = 3, each = "histogram" }
+[sources.a]
+topic = "forecasts"
+role = "forecast"
+event_id = "i"
+stream = "s"
+p = "p"
+carry = { who = "w" }
 """
 NOW = InForce(40, 1000, (600, 400), in_force.described(Settings()), "worker-1", "2026-11-22T05:00:00+00:00")
 
@@ -61,6 +71,9 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
     assert in_force.described(read) == written
     assert (read.limits, read.unpacked_bytes) == (settings.limits, settings.unpacked_bytes)
     assert read.policies.of("other") is None
+    assert [read.policies.answers_raw(stream) for stream in ("fraud-eu", "demand", "")] == [False, True, True]
+    assert read.carry_headers == ("x-*",)
+    assert [dict(each.table) for each in read.sources] == [dict(each.table) for each in settings.sources]
     for stream in ("fraud-eu", "demand", "intent"):
         was, now = settings.policies.of(stream), read.policies.of(stream)
         assert was is not None
@@ -99,11 +112,6 @@ def test_rows_larger_than_a_batch_of_today_were_in_force_all_the_same() -> None:
     assert policy.row_bytes > Settings().batch_bytes
     written = in_force.described(Settings(policies=Policies([("s", policy)]), batch_bytes=2 * policy.row_bytes))
     assert in_force.described(in_force.restored(written, Settings())) == written
-
-
-def test_settings_that_decide_nothing_do_not_show() -> None:
-    other = Settings(app_id="other", batch_records=7, session_seconds=99, metrics_port=1)
-    assert in_force.described(other) == in_force.described(Settings())
 
 
 def test_what_was_drawn_with_another_key_is_refused_by_its_name() -> None:

@@ -22,49 +22,45 @@ def settings(url: str, **changed: str) -> Settings:
     return Settings.from_env(environment | {f"TRUEUP_{name.upper()}": value for name, value in changed.items()})
 
 
-def known(registry: StandIn, *labels: str, **changed: str) -> dict[str, int]:
-    async def ask() -> dict[str, int]:
-        async with registry.served() as url:
-            found = await output_ids.known(settings(url, **changed), labels or ("calibrated", "resolved"))
-            return dict(found.schema_ids)
-
-    return asyncio.run(ask())
+async def known(registry: StandIn, *labels: str, **changed: str) -> dict[str, int]:
+    async with registry.served() as url:
+        return dict((await output_ids.known(settings(url, **changed), labels or ("calibrated", "resolved"))).schema_ids)
 
 
-def test_outputs_in_json_ask_nobody() -> None:
+async def test_outputs_in_json_ask_nobody() -> None:
     plain = Settings()
-    assert asyncio.run(output_ids.known(plain)) is plain
+    assert await output_ids.known(plain) is plain
     assert not plain.schema_ids
 
 
-def test_schemas_are_registered_once_under_the_subjects_of_their_topics() -> None:
+async def test_schemas_are_registered_once_under_the_subjects_of_their_topics() -> None:
     registry = StandIn()
-    ids = known(registry, calibrated="answers")
+    ids = await known(registry, calibrated="answers")
     assert registry.subjects == {"answers-value": [ids["calibrated"]], "resolved-value": [ids["resolved"]]}
     assert registry.schemas[f"schemas/ids/{ids['resolved']}"] == {"schema": text("resolved")}
-    assert known(registry, calibrated="answers") == ids
-    assert known(registry, calibrated="answers", output_register="no") == ids
+    assert await known(registry, calibrated="answers") == ids
+    assert await known(registry, calibrated="answers", output_register="no") == ids
     assert len(registry.schemas) == 2
 
 
-def test_a_process_that_writes_one_topic_asks_for_one_schema() -> None:
+async def test_a_process_that_writes_one_topic_asks_for_one_schema() -> None:
     registry = StandIn()
-    assert known(registry, "calibrated").keys() == {"calibrated"}
+    assert (await known(registry, "calibrated")).keys() == {"calibrated"}
     assert registry.subjects.keys() == {"calibrated-value"}
 
 
-def test_a_schema_that_may_not_be_registered_is_looked_up() -> None:
+async def test_a_schema_that_may_not_be_registered_is_looked_up() -> None:
     registry = StandIn(read_only=True)
     with pytest.raises(SettingsError, match=r"403.*denied operation Write.*TRUEUP_OUTPUT_REGISTER=no"):
-        known(registry)
+        await known(registry)
     with pytest.raises(
         SettingsError, match=r"trueup.Calibrated under the subject calibrated-value, which has no schema"
     ):
-        known(registry, output_register="no")
+        await known(registry, output_register="no")
     registry.read_only = False
-    ids = known(registry)
+    ids = await known(registry)
     registry.read_only = True
-    assert known(registry, output_register="no") == ids
+    assert await known(registry, output_register="no") == ids
 
 
 @pytest.mark.parametrize(
@@ -75,59 +71,61 @@ def test_a_schema_that_may_not_be_registered_is_looked_up() -> None:
         ({"schema": '{"title": "Score"}', "schemaType": "JSON"}, "another schema as version 1, id 17, of JSON"),
     ],
 )
-def test_what_a_subject_has_is_named_with_its_kind_if_that_is_another(held: dict[str, str], named: str) -> None:
+async def test_what_a_subject_has_is_named_with_its_kind_if_that_is_another(held: dict[str, str], named: str) -> None:
     registry = StandIn(subjects={"calibrated-value": [17]})
     registry.posted = lambda *_: (409, {"error_code": 409, "message": "incompatible"})  # type: ignore[method-assign]
     registry.schemas["schemas/ids/17"] = held
     with pytest.raises(SettingsError) as refused:
-        known(registry)
+        await known(registry)
     said = str(refused.value)
     assert said.startswith("TRUEUP_OUTPUT_FORMAT=avro: the registry does not give the schema trueup.Calibrated")
     assert f"which has {named}" in said
     assert "'trueup schema calibrated' prints it" in said
 
 
-def test_a_schema_with_more_fields_than_ours_does_not_stop_a_worker_of_before() -> None:
+async def test_a_schema_with_more_fields_than_ours_does_not_stop_a_worker_of_before() -> None:
     later = avro("calibrated")
     later["fields"].append({"name": "more", "type": ["null", "string"], "default": None})
     registry = StandIn()
-    ids = known(registry)
+    ids = await known(registry)
     number = len(registry.schemas) + 1
     registry.schemas[f"schemas/ids/{number}"] = {"schema": json.dumps(later)}
     registry.subjects["calibrated-value"].append(number)
-    assert known(registry) == ids
+    assert await known(registry) == ids
 
 
-def test_nothing_is_registered_where_schemas_of_another_kind_are() -> None:
+async def test_nothing_is_registered_where_schemas_of_another_kind_are() -> None:
     registry = StandIn({"schemas/ids/17": {"schema": "{}", "schemaType": "JSON"}}, subjects={"calibrated-value": [17]})
     for register in ("yes", "no"):
         with pytest.raises(SettingsError, match=r"of JSON: .*404.*schemas of another kind are for another subject"):
-            known(registry, output_register=register)
+            await known(registry, output_register=register)
     assert len(registry.schemas) == 1
     # Somebody has registered it there.
     registry.schemas["schemas/ids/9"] = {"schema": text("calibrated")}
     registry.subjects["calibrated-value"][:0] = [9]
-    assert known(registry, "calibrated") == {"calibrated": 9}
+    assert await known(registry, "calibrated") == {"calibrated": 9}
 
 
-def test_who_may_not_ask_is_told_so() -> None:
+async def test_who_may_not_ask_is_told_so() -> None:
     with pytest.raises(SettingsError, match=r"calibrated-value, which cannot be read: .*401"):
-        known(StandIn(authorization="Bearer x"))
+        await known(StandIn(authorization="Bearer x"))
 
 
-def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+async def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     registry = StandIn(broken=[503, 500, 429])
     with caplog.at_level(logging.WARNING, "trueup"):
-        assert len(known(registry)) == 2
+        assert len(await known(registry)) == 2
     waits = [line for line in caplog.messages if "waiting for the schema registry" in line]
     assert len(waits) == 3
     assert "503" in waits[0]
 
 
-def test_whoever_waits_can_be_stopped() -> None:
-    async def scene(url: str) -> None:
-        stop, waiting = asyncio.Event(), wait.Wait()
+async def test_whoever_waits_can_be_stopped() -> None:
+    stop, waiting = asyncio.Event(), wait.Wait()
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         asked = asyncio.create_task(output_ids.awaited(settings(url), ["calibrated"], waiting, stop))
         while not waiting.seconds:  # noqa: ASYNC110 - it is no event
             await asyncio.sleep(0.01)
@@ -135,30 +133,26 @@ def test_whoever_waits_can_be_stopped() -> None:
         assert await asked is None
         assert waiting.seconds == 0
 
-    with socket.socket() as taken:  # bound, and nobody listens
-        taken.bind(("127.0.0.1", 0))
-        asyncio.run(scene(f"http://127.0.0.1:{taken.getsockname()[1]}"))
 
-
-def test_whoever_waits_is_told_what_the_registry_says() -> None:
-    async def scene(registry: StandIn) -> Settings | None:
+async def test_whoever_waits_is_told_what_the_registry_says() -> None:
+    async def asked(registry: StandIn) -> Settings | None:
         async with registry.served() as url:
             return await output_ids.awaited(settings(url), ["calibrated"], wait.Wait(), asyncio.Event())
 
-    found = asyncio.run(scene(StandIn()))
+    found = await asked(StandIn())
     assert found is not None
     assert found.schema_ids == {"calibrated": 1}
     with pytest.raises(SettingsError, match="denied operation Write"):
-        asyncio.run(scene(StandIn(read_only=True)))
+        await asked(StandIn(read_only=True))
 
 
 @pytest.mark.parametrize("said", [{"version": 1}, {"id": "7"}, {"id": -1}, {"id": 1 << 32}, {"id": True}])
-def test_an_answer_without_an_id_is_asked_for_again(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_an_id_is_asked_again(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     registry, answers = StandIn(), [said]
     usual = registry.posted
     monkeypatch.setattr(registry, "posted", lambda *asked: (200, answers.pop()) if answers else usual(*asked))
-    assert len(known(registry)) == 2
+    assert len(await known(registry)) == 2
 
 
 def test_without_an_address_of_the_registry_nothing_starts() -> None:
