@@ -41,10 +41,13 @@ class Buffering(Member):
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
         """Fetch until stopped: source records into the buffers, changelog records into the table."""
+        stops = cast("Service", fetcher)
         try:
-            while not (self.should_stop or cast("Service", fetcher).should_stop):
+            while not (self.should_stop or stops.should_stop):
                 await self._seek_back()
-                await self._take_next()
+                # If it is cancelled just as the seek ends, `asyncio.wait_for` of Python 3.11 returns as if it were not.
+                if not stops.should_stop:
+                    await self._take_next()
         except self.consumer_stopped_errors:
             if not self.app.should_stop:
                 raise

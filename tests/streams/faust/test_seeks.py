@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
@@ -468,6 +468,28 @@ async def fetching(consumer: BatchConsumer, *active: TP) -> AsyncIterator[None]:
     fetcher.should_stop = True
     consumer.resume_flow()
     await task
+
+
+async def test_a_stop_that_a_seek_does_not_tell_of_ends_the_fetching(
+    consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until partitions are taken up nothing else would end it, and a worker is killed after 45 s of stopping."""
+    begun, fetcher = asyncio.Event(), Fetcher()
+
+    async def seek(_: Mapping[TP, int]) -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):  # as asyncio.wait_for does, if what it waits for has just ended
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(consumer._thread, "seek_wait", seek)
+    brokers.assigned, consumer._dropped, consumer._handed = {F0}, {F0}, {F0: 3}
+    consumer.stop_flow()
+    fetching = asyncio.create_task(consumer._drain_messages(cast("Any", fetcher)))
+    await begun.wait()
+    fetcher.should_stop = True
+    fetching.cancel()
+    done, _ = await asyncio.wait([fetching], timeout=10)
+    assert done
 
 
 def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
