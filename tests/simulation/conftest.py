@@ -26,6 +26,9 @@ async def _with_client(scene: Scene, bootstrap: str, topic: str) -> None:
     await client.bootstrap()
     try:
         await client.add_topic(topic)
+        while not client.cluster.partitions_for_topic(topic):  # brokers hear of a new topic a little later
+            await asyncio.sleep(0.05)
+            await client.force_metadata_update()
         await scene(client, topic, f"name-{uuid.uuid4()}")
     finally:
         await client.close()
