@@ -261,7 +261,8 @@ class Cut:
     #: The cut-offs. They and all figures below are of the last quarter of the forecasts.
     raw: float
     calibrated: float
-    #: Forecasts above the cut-off that have an outcome, and the ones among them.
+    #: The same share of the forecasts that have an outcome, the highest by each kind, and the ones among them. Where
+    #: labels are sampled more often from high scores, more than these lie above the cut-off.
     n: int
     raw_hits: int
     calibrated_hits: int
