@@ -43,6 +43,9 @@ COMMANDS: Final = (
     "schema", "dev",
 )  # fmt: skip
 
+#: Errors of a file or directory that somebody named; each says which.
+_OF_FILES: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
 
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return UNREAD
     except OSError as exc:
-        if said := _no_room(exc):
+        if said := _of_files(exc):
             return options.refused(SettingsError(said))
         raise
     except SystemExit as ended:
@@ -70,10 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
 
 
-def _no_room(exc: OSError) -> str:
-    """Return what to do where a disk is full or has no place for temporary files; empty if that is not the error."""
+def _of_files(exc: OSError) -> str:
+    """Return which file or directory is full, missing or forbidden; empty if the error is another one."""
     if exc.errno not in (errno.ENOSPC, errno.EDQUOT) and "temporary directory" not in str(exc):
-        return ""
+        named = isinstance(exc, _OF_FILES) and exc.filename is not None
+        return f"cannot use {exc.filename}: {exc.strerror}" if named else ""
     try:
         sys.stdout.flush()
     except OSError:

@@ -50,8 +50,11 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
     If ``path`` is a link, the link is replaced, not followed.
 
-    Raises SettingsError if no file can be made there.
+    Raises SettingsError if no file can be made there, or a directory or a device has that name: renaming over a device,
+    such as /dev/stdout, would take it from everybody.
     """
+    if path.exists() and not path.is_file():
+        raise SettingsError(f"cannot write {path}: it is no file; name one, new or to be replaced")
     with ExitStack() as stack:
         try:
             new, file = stack.enter_context(beside(path))

@@ -212,6 +212,12 @@ def test_a_full_disk_and_no_place_for_temporary_files_are_one_line_with_the_reme
     )
 
 
+def test_a_path_that_cannot_be_used_is_one_line_that_names_it(trueup: Trueup, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = trueup("dev broker --data-dir", tmp_path / "file")
+    assert (ended.status, ended.error) == (MISCONFIGURED, f"trueup: cannot use {tmp_path}/file/tmp: Not a directory")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks for /dev/full")
 @pytest.mark.parametrize(
     ("redirected", "status", "said"), [("> /dev/full", MISCONFIGURED, "trueup: No space left"), ("<&- >&- 2>&-", 0, "")]

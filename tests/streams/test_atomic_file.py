@@ -1,5 +1,6 @@
 """Files that are there whole, or not at all, and through which nobody is led elsewhere."""
 
+import os
 import secrets
 from pathlib import Path
 
@@ -40,6 +41,16 @@ def test_a_place_where_nothing_can_be_written_is_one_sentence(tmp_path: Path) ->
         atomic_file.written(tmp_path / "none" / "report.html"),
     ):
         pass
+
+
+def test_a_directory_and_a_device_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (out := tmp_path / "stdout").symlink_to(pipe)
+    for path in (tmp_path, pipe, out):
+        with pytest.raises(SettingsError, match=f"cannot write {path}: it is no file"), atomic_file.written(path):
+            pytest.fail("it is refused before anything is written")
+    assert pipe.is_fifo()
+    assert out.is_symlink()
 
 
 def test_a_planted_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
