@@ -24,21 +24,24 @@ from state.effects import Changes, Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.kind import KINDS
 from state.ledger import LedgerRow
 from state.policies import Policies
 from state.policy import Challenger, Policy
+from state.scoring.segment_pairs import of_segment
 from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served
 from tests.night import EXAMPLES
 
-#: For tests that replace what compiled code calls without a look-up, as `judged_at_once` does, or derive a class from a
-#: compiled one.
-INTERPRETED: Final = pytest.mark.skipif(compiled.runs(), reason="compiled code cannot be replaced or derived from")
+#: For tests that derive a class from a compiled one.
+INTERPRETED: Final = pytest.mark.skipif(compiled.runs(), reason="compiled classes have no other subclasses")
+#: Whether the warm-ups of a `Worker` have ended before its first record.
+_judging = False
 
 
 @contextmanager
 def judged_at_once() -> Iterator[None]:
-    """Let every outcome count in the scores, as after a warm-up; only where this runs interpreted."""
+    """Let every outcome count, as after a warm-up: of a `Worker`; and, where this runs interpreted, of all others."""
 
     def admits(self: SegmentWarmUp, *_: int) -> bool:
         self.since = 1
@@ -48,6 +51,7 @@ def judged_at_once() -> Iterator[None]:
         patch.object(served, "LONGEST", 0),
         patch.object(Coverage, "covered", property(lambda self: not self.uncovered)),
         patch.object(SegmentWarmUp, "admits", admits),
+        patch(f"{__name__}._judging", new=True),
     ):
         yield
 
@@ -234,12 +238,36 @@ def altered(row: LedgerRow, **fields: Any) -> LedgerRow:
     return made
 
 
+def judged(policies: Policies, key: bytes) -> bytes | None:
+    """Return the first row of a calibrator or a segment whose warm-up has ended; None of another kind of row."""
+    kind = KINDS.get(key[:1])
+    if kind is kinds.CALIBRATOR:
+        stream, config = kinds.CALIBRATOR.of(key)
+        known = [each for policy in policies.all for each in (policy, *policy.challengers) if each.config == config]
+        if known:
+            row = Served.fresh(known[0].recipe, stream, policies.coin)
+            row.warmed_ms = 1
+            return kinds.CALIBRATOR.encode(row)
+    if kind is kinds.SEGMENT and (policy := policies.of(kind.stream(key))) is not None:
+        scores = of_segment(policy.kind)
+        scores.warm_up = SegmentWarmUp(since=1)
+        return kinds.SEGMENT.encode(scores)
+    return None
+
+
 class Worker:
     """A partition on a table, and the store that follows each fold."""
 
     def __init__(self, policies: Policies = POLICIES, table: Table | None = None) -> None:
         self.table = Table() if table is None else table
-        self.partition = Partition(policies, self.table.get)
+        stored = self.table.get
+
+        def get(key: bytes) -> bytes | None:
+            row: bytes | None = stored(key)
+            return judged(policies, key) if row is None and judging else row
+
+        judging = _judging
+        self.partition = Partition(policies, get)
 
     def fold(self, *events: Event) -> Effects:
         """Apply one batch and store its rows."""

@@ -13,7 +13,7 @@ from state.frames import CorruptFrame
 from state.policies import Policies
 from state.policy import Policy
 from tests.holding import shown
-from tests.state.histories import INTERPRETED, Table, Worker, fates
+from tests.state.histories import Table, Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -229,7 +229,6 @@ def test_sweep_is_bounded_and_outruns_what_comes_in() -> None:
 # Versions, tickets and configurations.
 
 
-@INTERPRETED
 def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tickets() -> None:
     before, after = Policies(default=Policy("minimax")), Policies(default=IDENTITY)
     one = worker(before)

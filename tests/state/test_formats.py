@@ -3,12 +3,11 @@
 import pytest
 
 from state import formats, kinds
-from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.frames import CorruptFrame, OtherFormat, seal, unseal
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from tests.state.histories import INTERPRETED, judged_at_once
+from tests.state.histories import Worker, judged_at_once
 
 POLICIES = Policies(default=Policy("twospeed", shadow=(Challenger("platt", {}),), segments=("country",)))
 
@@ -22,7 +21,7 @@ def stored() -> dict[bytes, bytes]:
             Outcome(i, None, f"e{i}", float(i % 3 == 0), 2000 + i),
         ]
     with judged_at_once():  # a comparison has a row
-        effects = Partition(POLICIES, lambda _: None).fold(events)
+        effects = Worker(POLICIES).fold(*events)
     return {key: row for key, row in effects.rows.items() if row is not None}
 
 
@@ -30,7 +29,6 @@ def check(rows: dict[bytes, bytes]) -> None:
     formats.check(lambda prefix: next(((k, rows[k]) for k in sorted(rows) if k.startswith(prefix)), None), POLICIES)
 
 
-@INTERPRETED
 def test_rows_of_this_build_are_read(stored: dict[bytes, bytes]) -> None:
     check(stored)
     check({})

@@ -9,7 +9,7 @@ from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fold import RIPE
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from tests.state.histories import INTERPRETED, Table, Worker, fates
+from tests.state.histories import Table, Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -142,7 +142,6 @@ def test_silence_is_the_label_of_a_forecast_without_an_outcome() -> None:
     assert (entry.status, entry.y) == (ledger.RESOLVED, 0.0)
 
 
-@INTERPRETED
 def test_silence_and_explicit_zeros_end_in_the_same_calibrator_and_the_same_answers() -> None:
     silent, explicit = worker(), worker(COUNTS)
     answers: dict[str, list[tuple[object, ...]]] = {"silent": [], "explicit": []}
@@ -176,7 +175,6 @@ def test_age_of_the_first_outcome_counts_also_where_silence_had_spoken() -> None
 # Revisions.
 
 
-@INTERPRETED
 def test_later_outcome_of_another_value_replaces_the_label_wherever_it_counts() -> None:
     one, right = worker(), worker()
     for each in (one, right):
@@ -267,7 +265,6 @@ def test_silence_of_classes_and_numbers() -> None:
 # Freezing.
 
 
-@INTERPRETED
 def test_a_frozen_map_stays_as_it_is_while_outcomes_are_told_and_challengers_learn() -> None:
     policy = Policy("histogram", {"bins": 4}, shadow=(Challenger("platt", {}),))
     frozen = replace(policy, frozen=True)

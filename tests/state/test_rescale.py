@@ -34,7 +34,6 @@ from state.scoring.segment_scores import SegmentScores
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from tests.state.histories import (
-    INTERPRETED,
     POLICIES,
     SHADOWED,
     WEIGHED,
@@ -313,7 +312,6 @@ SPECS = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "prudent+histogram", "p
 OPTIONS: dict[str, dict[str, Any]] = {"histogram": {"halflife": 50}, "calibrated_regression": {}}
 
 
-@INTERPRETED
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("widths", [(3, 2), (2, 5)])
 def test_every_calibrator_redeems_and_revises_what_another_partition_served(spec: str, widths: tuple[int, int]) -> None:
@@ -392,7 +390,6 @@ def recent_of(group: Group, stream: str) -> list[Recent]:
     return [recent for recent in found if recent is not None]
 
 
-@INTERPRETED
 def test_classes_and_numbers_move_too() -> None:
     classes = compared("multiclass", {"classes": 3, "each": "prudent"}, {"each": "platt"})
     policies = Policies([("classes", classes), ("numbers", compared("quantile", {"levels": LEVELS}, {"rate": 0.2}))])
@@ -450,7 +447,6 @@ def test_a_partition_goes_on_with_the_calibrator_that_has_learnt_most_and_learns
         assert table.served("s", policies).calibrator.learnt == counts[0] + others
 
 
-@INTERPRETED
 @pytest.mark.parametrize("widths", [(3, 1), (2, 5)])
 def test_what_entities_have_taught_goes_with_the_calibrator_that_they_taught(widths: tuple[int, int]) -> None:
     policy = Policy("prudent", ttl_ms=10**9, unlabelled="alike")

@@ -20,7 +20,6 @@ from state.scoring.comparison import Comparison
 from tests.holding import shown
 from tests.state.histories import (
     CUTS,
-    INTERPRETED,
     POLICIES,
     SHADOWED,
     SHADOWED_HISTORIES,
@@ -129,7 +128,6 @@ def test_promotions_at_any_time_lose_nothing_and_learn_nothing_twice(
 # 3. Both sides of a comparison are of the same events, each counted once.
 
 
-@INTERPRETED
 @STEADY
 @given(SHADOWED_HISTORIES)
 @example(LONG)
@@ -186,7 +184,6 @@ def test_ledger_row_holds_what_each_challenger_would_have_served() -> None:
     assert entry.config == CHAMPION.config
 
 
-@INTERPRETED
 def test_challenger_that_is_no_longer_configured_learns_from_the_tickets_it_has() -> None:
     worker = Worker(policies(BESIDE))
     worker.fold(*asked(10))
@@ -210,7 +207,6 @@ def test_added_challenger_learns_only_from_what_it_was_asked() -> None:
     assert worker.table.of(kinds.COMPARISON.letter) == {}
 
 
-@INTERPRETED
 def test_promoted_challenger_tells_of_its_row_whichever_ticket_taught_it() -> None:
     worker = Worker(policies(BESIDE))
     worker.fold(*asked(10))

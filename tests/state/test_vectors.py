@@ -16,7 +16,7 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
 from tests.holding import shown
-from tests.state.histories import INTERPRETED, Worker, fates
+from tests.state.histories import Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -37,7 +37,6 @@ def outcome(offset: int, event_id: str, y: float) -> Outcome:
     return Outcome(offset, b"k", event_id, y, 1010 + offset, b"value of %d" % offset)
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", ["numbers", "classes"])
 def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> None:
     worker = Worker(POLICIES)
@@ -115,7 +114,6 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
     assert scores.error("calibrated") < scores.error("raw") / 2
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", ["numbers", "classes"])
 def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_history, "WINDOW", 10)

@@ -17,7 +17,7 @@ from state.scoring import segment_pairs
 from state.scoring.pair_scores import PairScores
 from state.scoring.recent import Recent
 from state.scoring.segment_pairs import SegmentPairScores
-from tests.state.histories import INTERPRETED, Table, Worker
+from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -74,7 +74,6 @@ def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str)
     assert shadowed[key] == played(events, policies(**{stream: challenger})).table[key]
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", BOTH)
 def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
     events = history(stream, 200, 4)
@@ -92,7 +91,6 @@ def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
     assert any(entry.revisions for entry in worker.table.entries()), "some labels were revised"
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", BOTH)
 def test_segments_are_of_their_events_alone(stream: str) -> None:
     events = history(stream, 300, 5)
@@ -124,7 +122,6 @@ def recent_of(table: Table, policy: Policy) -> dict[int, Recent]:
     return {slot: each.recent for slot, each in found.items() if each.recent is not None}
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", BOTH)
 def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_pairs, "TOGETHER", 1)  # windows of 500 events of the stream, to have some
@@ -143,7 +140,6 @@ def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pyt
     }
 
 
-@INTERPRETED
 @pytest.mark.parametrize("stream", BOTH)
 def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
     (challenger,) = beside(stream).challengers
@@ -172,7 +168,6 @@ def test_batches_leave_no_trace_beside(stream: str) -> None:
     assert tables[0] == tables[1] == tables[2]
 
 
-@INTERPRETED
 def test_other_levels_or_classes_are_other_segments() -> None:
     one, other = (Policy("quantile", {"levels": each}, segments=("a",)) for each in (LEVELS, (0.1, 0.9)))
     classes = Policy("multiclass", {"classes": 3}, segments=("a",))
