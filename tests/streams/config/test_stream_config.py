@@ -196,6 +196,16 @@ def test_weight_and_label_rate_are_paths_and_the_rate_may_be_a_number() -> None:
         ("silence = 0", "silence needs matures"),
         ('matures = "1d"\nsilence = "no"', "silence must be a label, got 'no'"),
         ('matures = "1d"\nsilence = true', "silence must be a label, got True"),
+        ("calibrator = 'quantile'\nmatures = '1d'\nsilence = inf", "silence must be a finite number, got inf"),
+        *(
+            (f"alarms_since = {bad}", "a time after 1970 with its zone")
+            for bad in ("2026-01-01", "1960-01-01T00:00:00Z")
+        ),
+        ("on_error = 'x'", "on_error must be one of none, raw, got 'x'"),
+        ("interval = 0.4", "interval must be between .5 and .999, such as 0.9, got 0.4"),
+        ("interval = 1", "interval must be between .5 and .999, such as 0.9, got 1"),
+        ("reasons = true", "reasons need intervals: set interval, too"),
+        ("calibrator = 'quantile'\nmodel_version = 'm'", "model_version: only of one probability"),
         ('unlabelled = "same"', "unlabelled must be one of unknown, alike, got 'same'"),
         ('learn = "maturity"', 'learn = "maturity" needs matures'),
         ('matures = "1d"\nlearn = "late"', "learn must be one of maturity, arrival"),
