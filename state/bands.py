@@ -9,10 +9,10 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
-#: Most bands of a stream, and the longest name of one.
+#: The most bands a stream may have, and the longest name of a band.
 MOST: Final = 6
 LONGEST: Final = 32
-#: Log-odds of 1 - 1e-9. Probabilities beyond it count as equal.
+#: Log-odds of 1 - 1e-9. Probabilities with larger log-odds count as equal.
 FARTHEST: Final = math.log(1e9 - 1.0)
 #: Largest `Points.base`, `Points.double` and `Points.odds`. Within these, points fit 32 bits.
 BASE: Final = 1_000_000
@@ -43,7 +43,7 @@ class Bands:
     names: tuple[str, ...]
     #: The lowest probability of each band, in [0, 1], increasing from 0; empty if ``shares`` give the sizes of bands.
     lows: tuple[float, ...] = ()
-    #: For each band but the lowest: share of forecasts that should be in it or above, in (0, 1), falling.
+    #: For each band except the lowest: the share of forecasts that should fall in it or above, in (0, 1), falling.
     shares: tuple[float, ...] = ()
     #: Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
     hold: bool = False
@@ -75,7 +75,7 @@ class Bands:
 
     @property
     def layout(self) -> bytes:
-        """Hash of the whole, 4 bytes. Counts of different bands cannot be added."""
+        """Hash of the whole configuration, 4 bytes. Counts of different bands cannot be added."""
         said = json.dumps([self.names, self.lows, self.shares, self.hold])
         return blake2b(said.encode(), digest_size=4).digest()
 

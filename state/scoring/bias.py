@@ -10,7 +10,7 @@ from state.scoring.scores import Kind, grain
 
 _COUNT: Final = Struct("<H")
 _SUMS: Final = 4
-#: The sums of streams without features. Nobody changes them.
+#: The sums of streams without features. They never change.
 _NONE: Final[list[list[float]]] = []
 
 
@@ -18,9 +18,8 @@ class Bias(Encoded):
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
     A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
-    comes. Streams whose calibrator takes no features have no sums here.
-    Bytes, little-endian: d (u16), and if d > 0 n, then the four sums of each feature (f64). 2 bytes without features,
-    2,058 with 64.
+    comes. Streams whose calibrator takes no features have no sums here. Bytes, little-endian: d (u16). If d > 0, n and
+    then the four sums of each feature follow (f64). 2 bytes without features, 2,058 with 64.
     """
 
     __slots__ = ("_n", "_sums")
@@ -32,7 +31,7 @@ class Bias(Encoded):
     def observe(self, x: Sequence[float], raw: float, p: float, y: float, sign: int = 1) -> None:
         """Add an event, or with ``sign = -1`` take out one that was added.
 
-        If the number of features changes, the sums start again, and events from before can no longer be taken out. Sums
+        If the number of features changes, the sums start again. Earlier events can then no longer be taken out. Sums
         are exact for features in [-2e6, 2e6], see `scores.grain`.
         """
         if not x:
@@ -63,7 +62,7 @@ class Bias(Encoded):
         return both
 
     def __sub__(self, other: Self) -> Self:
-        """Return the sums of the events of ``self`` without those of ``other``; raises as ``+`` does."""
+        """Return the sums of the events of ``self`` that are not in ``other``; raises as ``+`` does."""
         negative = type(self)()
         negative._n = -other._n
         negative._sums = [[-each for each in sums] for sums in other._sums]
