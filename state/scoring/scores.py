@@ -1,4 +1,4 @@
-"""Scores of one stream, as sums over resolved events, of the model's forecasts and of the served ones."""
+"""Scores of one stream, as sums over resolved events: of the model's forecasts and of the served ones."""
 
 import math
 from collections.abc import Iterable
@@ -21,9 +21,10 @@ Kind = Literal["raw", "calibrated", "draw"]
 SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 
 _CELLS: Final = len(COARSE) + 1
-_LOW: Final = len(BANDS)  # the first bin's last band
-_SUMS: Final = 5  # sums a cell
-#: A book has the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
+_LOW: Final = len(BANDS)  # last band of the first bin
+_SUMS: Final = 5  # sums of a cell
+#: The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Each book has the sums of all
+#: cells.
 _BOOKS: Final = 4
 _RAW: Final = 0
 _SAME: Final = 1
@@ -32,22 +33,22 @@ _DRAW: Final = 3
 #: The books that make up a kind.
 _OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
 _MOST: Final = 2.0**53  # events that a sum tells apart
-_MASK: Final = 10  # bytes of a bit for each cell of each book
-#: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+_MASK: Final = 10  # bytes of a mask with one bit for each cell of each book
+#: Adding and then subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
 _GRAIN: Final = 1.5 * 2.0**22
 _ROOT: Final = math.sqrt(2.0 / math.pi)
 
 
 def grain(value: float) -> float:
-    """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
+    """Return a number in [-2e6, 2e6], rounded to a multiple of 2**-30, which is 9e-10.
 
-    Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
+    Sums of rounded numbers are exact up to 2**23, in any order, even after some of them are taken out again.
     """
     return value + _GRAIN - _GRAIN
 
 
 class _Cell:
-    """The sums of a cell that has events, see `Bin`: next to each other in memory."""
+    """The sums of a cell that has events, see `Bin`. They are next to each other in memory."""
 
     __slots__ = ("n", "p", "pp", "py", "y")
 
@@ -56,7 +57,7 @@ class _Cell:
 
 
 _Cells = list[_Cell | None]
-#: The cells of every book without events, so that these take no memory. Nobody changes them.
+#: The cells of every book without events, so that these take no memory. They never change.
 _UNUSED: Final[_Cells] = [None] * _CELLS
 #: The sums of a cell without events.
 _NONE: Final = _Cell()
@@ -117,7 +118,7 @@ class Scores(Encoded):
             self._tidy()
 
     def _add(self, book: int, p: float, y: float, sign: int) -> None:
-        """Add an event to a book, with `grain` written out: a call would double the time."""
+        """Add an event to a book. `grain` is written out, because a call would double the time."""
         fine = search(EDGES, p)
         ranks = self._ranks[book]
         if ranks is None:
@@ -138,7 +139,7 @@ class Scores(Encoded):
         elif y:
             cell.y += sign * (y + _GRAIN - _GRAIN)
             cell.py += sign * (near * y + _GRAIN - _GRAIN)
-        # Not `+=`: compiled, that adds objects, not numbers.
+        # Not `+=`: compiled, that adds objects instead of numbers.
         self._logs[book] = self._logs[book] + sign * (log(p, y) + _GRAIN - _GRAIN)
 
     def _tidy(self) -> None:
@@ -292,11 +293,11 @@ class Scores(Encoded):
         return self._mean(sum(map(abs, knots)))
 
     def log_wealth(self, kind: Kind) -> float:
-        """Return the log of the wealth of bets against calibration, see `state.scoring.alarm`."""
+        """Return the log of the wealth of bets that forecasts are not calibrated, see `state.scoring.alarm`."""
         return log_wealth(self.cells(kind))
 
     def relative_error(self, kind: Kind) -> float:
-        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events too many or too few in forecasts, per event that happened.
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: how many events too many or too few, per event that happened.
 
         Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
@@ -307,7 +308,7 @@ class Scores(Encoded):
         return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
 
     def relative_bias(self, kind: Kind) -> float:
-        """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN before an outcome above 0."""
+        """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN if all outcomes are 0."""
         return self._share(sum(each.p - each.y for each in self.cells(kind)))
 
     def relative_bias_noise(self, kind: Kind) -> float:
@@ -344,7 +345,7 @@ class Scores(Encoded):
         bins = self.bins(kind)
         if name == "brier":
             return sum(each.pp - 2.0 * each.py for each in bins) + self._y2
-        # One half is an edge of the bins: forecasts below it predict 0, the others 1.
+        # One half is an edge of the bins. Forecasts below it predict 0, the others 1.
         return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
             (each.n - each.y for each in bins[BINS // 2 :]), 0.0
         )
@@ -364,7 +365,7 @@ def total(parts: Iterable[Scores]) -> Scores:
 
 
 def _together(one: _Cells, two: _Cells, sign: int) -> _Cells:
-    """Return the cells of both books (``sign`` 1), or of the first without the second (-1), as new ones."""
+    """Return the cells of both books (``sign`` 1), or of the first without the second (-1), as new cells."""
     if one is two is _UNUSED:
         return _UNUSED
     return [None if a is b is None else _joined(a or _NONE, b or _NONE, sign) for a, b in zip(one, two, strict=True)]
@@ -391,5 +392,5 @@ def _kept(mask: int) -> list[int]:
 
 @cache
 def _layout(n: int) -> Struct:
-    """Return the layout of n sums. There can be 385, more than the `struct` module caches."""
+    """Return the layout of n sums. There can be 385 layouts, more than the `struct` module caches."""
     return Struct(f"<{n}d")

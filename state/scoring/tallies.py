@@ -1,4 +1,4 @@
-"""Tallies of a window of classes or numbers: few sums that give its error and its alarm."""
+"""Tallies of a window of classes or numbers: few sums, which give the window's error and its alarm."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -26,11 +26,9 @@ class LevelTally(Sums):
 
     ``levels``: p_1 < ... < p_m.
 
-    Notes
-    -----
-    Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
-    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events are taken
-    out again.
+    Notes ----- Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it.
+    Both are counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, even after events
+    are taken out again.
 
     Bytes, as `state.counts.encode` has them: n, then for raw and for calibrated the events with 0..m quantiles at or
     below the outcome, and those with 0..m quantiles below it.
@@ -88,11 +86,11 @@ class LevelTally(Sums):
         return max(max(below / n - p, p - upto / n, 0.0) for p, (below, upto) in found) if n else math.nan
 
     def noise(self, kind: Alarmed) -> float:  # noqa: ARG002 - of raw and calibrated it is the same
-        """Return the mean error that chance alone gives to the level that it moves most."""
+        """Return the mean error that chance alone causes in the level that it moves most."""
         return _ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the wealth of bets on all levels against calibration, see `alarm.log_level_bet`.
+        """Return the log of the wealth of bets that levels are not calibrated, see `alarm.log_level_bet`.
 
         Levels share outcomes, so their wealths are averaged, not multiplied: m levels cost log m.
         """
@@ -109,10 +107,9 @@ class LevelTally(Sums):
 class TopTally(Sums):
     """How often the likeliest class occurred, by its probability, over one stretch of events.
 
-    Notes
-    -----
-    Of raw and of calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
-    class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
+    Notes ----- For raw and for calibrated forecasts: ten bins of the highest probability p, each with n, the events in
+    which that class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums
+    are exact.
 
     Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
     then for each set bit, in ascending order, n and hits (u64 each), Σp and Σp² (f64 each). At most 644 bytes.
@@ -147,7 +144,7 @@ class TopTally(Sums):
         return _MASK.pack(mask) + parts
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
-        """Read what `encode` wrote; return it and the offset after it; ValueError if it names bins there are not."""
+        """Read what `encode` wrote; return it and the offset after it; ValueError if it names missing bins."""
         read = type(self)()
         (mask,) = _MASK.unpack_from(payload, at)
         at += _MASK.size
@@ -178,12 +175,12 @@ class TopTally(Sums):
         return sum(abs(each.p - each.y) for each in self.bins(kind)) / self.n if self.n else math.nan
 
     def noise(self, kind: Alarmed) -> float:
-        """Return the `error` to expect by chance if every highest probability were that of its class."""
+        """Return the `error` to expect by chance if every highest probability were the chance of its class."""
         n = self.n
         return sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)) / n if n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the wealth of bets against calibration of the highest probability, see `alarm`."""
+        """Return the log of the wealth of bets that the highest probability is not calibrated, see `alarm`."""
         return log_wealth(self.bins(kind)) if self.n else 0.0
 
 

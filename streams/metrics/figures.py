@@ -1,7 +1,7 @@
-"""Scores of each kind of forecast that are one number: declared once, for JSON, tables and gauges.
+"""Scores of each kind of forecast that are one number. Each is declared once, for JSON, tables and gauges.
 
-A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. A gauge of it
-is declared in `streams.metrics.stream_metrics`.
+A row here puts the score into a stream's description, the status page and ``trueup streams show``. Its gauge is
+declared in `streams.metrics.stream_metrics`.
 """
 
 import math
@@ -25,13 +25,13 @@ class Figure(NamedTuple):
 
     #: Its name in JSON.
     name: str
-    #: Heading of its row in tables; empty: it has no row.
+    #: Heading of its row in tables; empty: no row.
     words: str
     #: Classes of scores that have this figure.
     scores: tuple[type, ...]
-    #: Returns the figure; NaN: there is none.
+    #: Returns the figure; NaN if there is none.
     of: Callable[[Any, Kind], float]
-    #: Kinds of forecast, raw or calibrated, for which a gauge shows it.
+    #: Kinds of forecast, raw or calibrated, that have a gauge of it.
     gauges: tuple[Kind, ...] = ()
 
 
@@ -70,7 +70,7 @@ FIGURES: Final = (
 
 
 def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - one of the classes in `FIGURES`
-    """Return the figures of scores or of a ranking, by name; without ``whole`` only those with a gauge."""
+    """Return the figures of scores or of a ranking, by name. Without ``whole``, return only those with a gauge."""
     return {
         each.name: or_none(each.of(scores, kind))
         for each in FIGURES
@@ -89,7 +89,7 @@ def by_name(of: NamedTuple) -> dict[str, float | None]:
 
 
 def added(found: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
-    """Return the sum of the values of each key."""
+    """Return the sum of the values for each key."""
     totals: dict[Key, Any] = {}
     for key, value in found:
         totals[key] = totals[key] + value if key in totals else value

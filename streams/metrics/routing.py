@@ -55,7 +55,7 @@ class RouteGauges(Folding):
         self._held[partition] = fence
 
     def written(self, partition: int, *_: object) -> None:
-        """Do nothing: no row of a checkpoint is shown."""
+        """Do nothing: metrics show no row of a checkpoint."""
 
     def count(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
@@ -104,13 +104,13 @@ class IntakeGauges(StageMetrics):
         super().__init__(KNOWN, version, sampler, counters, buckets, app)
 
     def mapped(self, source: str, fate: str, reason: str, records: int) -> None:
-        """Count source records by fate: sent, passed over, or dead with a reason."""
+        """Count source records by fate: sent, skipped, or dead with a reason."""
         self._counters["mapped_records"].labels(source, fate).inc(records)
         if reason:
             self._counters["dead_letters"].labels(source, reason).inc(records)
 
     def far_off(self, source: str, n: int) -> None:
-        """Count records of a source whose time lies far off."""
+        """Count records of a source whose time is far off."""
         self._counters["far_off_times"].labels(source).inc(n)
 
     def batch(self, records: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ from streams.metrics.weights import SERIES as WEIGHTED_SERIES
 
 #: Place of a stream's challengers.
 _SHADOWS: Final = f"shadows/[calibrator:challenger.calibrator, config:challenger.config; {MOST_CHALLENGERS}]"
-#: In the order of the reference.
+#: The metrics, in the order of the reference.
 STREAMS: Final[tuple[Metric, ...]] = (
     counter(
         "answered_forecasts{stream}",

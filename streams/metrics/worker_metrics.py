@@ -1,4 +1,4 @@
-"""The metrics of a worker: what becomes of records, then of its partitions, its state and its copies."""
+"""The metrics of a worker: of what happens to records, then of its partitions, its state and its copies."""
 
 from typing import Final
 
