@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Print the settings and what follows from them; SettingsError if one is wrong."""
+    """Print the settings and what follows from them; raises SettingsError if one is wrong."""
     of = settings()
     try:
         _ = of.security.context, of.access.context

@@ -1,4 +1,4 @@
-"""``trueup doctor``: what is wrong here, in words, each with a remedy. It changes nothing.
+"""``trueup doctor``: what is wrong here, in words, with remedies. It changes nothing.
 
 It runs the checks of a worker and of `trueup topics check`, and looks at the disk and the clocks.
 """
@@ -30,15 +30,16 @@ from streams.records.skips import PoisonError
 OK, NOTE, WRONG = "ok", "note", "wrong"
 #: Least free space for state, bytes. With less, RocksDB's compactions may fail.
 LEAST_FREE: Final = 1 << 30
-#: How far a record may be ahead of this machine's clock before one of the clocks is wrong, s.
+#: If a record is further ahead of this machine's clock, one of the clocks is wrong, s.
 AHEAD_SECONDS: Final = 2.0
-#: Offsets read at the end of a partition: several, as some are marks of transactions. And the longest wait for them, s.
+#: Offsets read at the end of a partition (several, because some are markers of transactions); and the longest wait for
+#: them, s.
 LAST, READ_SECONDS = 10, 5.0
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A finding about one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
+    """A finding about one subject. ``state`` is `OK`, `NOTE` or `WRONG`."""
 
     subject: str
     state: str
@@ -61,7 +62,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print each finding as soon as it is there, and return the status."""
+    """Print each finding as soon as it is known; return the status."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a finding says the same, with a remedy
     found: list[CheckResult] = []
     for finding in _examined():
@@ -123,7 +124,7 @@ def _disk(directory: Path) -> Findings:
         said = f"cannot look at {directory}: {exc.strerror}; set TRUEUP_DATA_DIR to another directory"
         yield CheckResult("disk", WRONG, said)
         return
-    try:  # /proc refuses even root, who has every right
+    try:  # /proc refuses even root, who otherwise may do anything
         TemporaryFile(dir=there).close()
     except OSError:
         said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
@@ -171,7 +172,7 @@ async def _clocks(of: Settings) -> CheckResult:
 
 
 async def _newest(of: Settings, topic: str) -> float | None:
-    """Return the newest timestamp of the last records of a topic, s since 1970; None if none is read in time."""
+    """Return the newest timestamp of the last records of a topic, s since 1970; None if none could be read in time."""
     found: list[float] = []
     with suppress(TimeoutError, PoisonError):
         async with asyncio.timeout(READ_SECONDS):

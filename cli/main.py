@@ -20,7 +20,7 @@ from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 
-#: Exit status if the reader of the output has gone, as a shell has it.
+#: Exit status if the reader of the output has gone, as shells give it.
 UNREAD = 128 + signal.SIGPIPE
 
 EPILOG = f"""\
@@ -42,7 +42,7 @@ COMMANDS: Final = (
     "schema", "dev",
 )  # fmt: skip
 
-#: These commands write data: state, records, reports. Only the user who runs them may read it.
+#: These commands write data: state, records, reports. Only the user who runs them may read what they write.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
 
 
@@ -59,18 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return UNREAD
     except SystemExit as ended:
-        # rich or argparse may have met it first; argparse ignores it.
+        # rich or argparse may have met this error first; argparse ignores it
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
 
 
 def _unread() -> bool:
-    """Return whether the reader of the output has gone, as `head` does. The rest of the output is then dropped."""
+    """Return whether the reader of the output has gone, as after `head`. The rest of the output is then dropped."""
     ends = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(io.UnsupportedOperation):  # the stream is no file
-            ends.register(stream.fileno(), 0)  # poll reports errors in any case
+        with suppress(io.UnsupportedOperation):  # the stream is not a file
+            ends.register(stream.fileno(), 0)  # poll reports errors whatever the mask
     gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
     if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)
