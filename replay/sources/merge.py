@@ -1,8 +1,8 @@
-"""The merge of a partition's two topics into one order, by the rule of `streams.records.merge`.
+"""Merges the two topics of a partition into one order, by the rule of `streams.records.merge`.
 
-The record with the smaller timestamp goes first, a forecast before an outcome of the same millisecond. A record that is
-stamped far ahead of its neighbours goes when they do. A topic keeps its own order, also where its timestamps fall: a
-live worker does the same. A few chunks of each topic are held, so memory does not grow with history.
+The record with the smaller timestamp goes first; in the same millisecond, a forecast before an outcome. A record whose
+timestamp is far ahead of its neighbours goes when they do. A topic keeps its own order, even where its timestamps fall,
+as in a worker. A few chunks of each topic are held, so memory does not grow with history.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Ch
 
 
 class _Side:
-    """The chunks of one topic: the one that is being merged, and those behind it."""
+    """The chunks of one topic: the one that is being merged, and the next ones."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = (chunk for chunk in chunks if chunk.records)
@@ -61,13 +61,13 @@ class _Side:
 
 
 def _interleaved(left: _Side, right: _Side) -> list[SourceRecord]:
-    """Merge two sides until the chunk of one is used up; return the records."""
+    """Merge two sides until one chunk is used up; return the records."""
     mine, i, others, j = left.records, left.at, right.records, right.at
     n, m = len(mine), len(others)
     records: list[SourceRecord] = []
     append = records.append
     first, second = mine[i], others[j]
-    #: The time by which the next record is merged if it is far ahead of the other topic; None until it is asked for.
+    #: The time by which the next record is merged if it is far ahead of the other topic; None until needed.
     of_first: int | None = None
     of_second: int | None = None
     while True:
