@@ -53,23 +53,21 @@ class Resampled:
 
     ``y``: outcomes in time order, [n].
     ``forecasts``: by name, [n] each.
-    ``volume``: volume of the recall, as `Scorecard.recall`.
+    ``volume``: volume of the recall, see `Scorecard.recall`.
     ``moments``: windows within which forecasts are ranked; None: one window.
 
-    Notes
-    -----
-    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges and go on at
-    the beginning where the forecasts end, so all cells come up alike (Politis & Romano 1992, *A circular
-    block-resampling procedure for stationary data*). Otherwise the last cells hardly would, and a warm-up differs from
-    raw only there. The last cell may be short; a resample's scores are divided by its number of forecasts. Its ranking
-    is that of the whole plus the first-order contributions of its events (`replay.ranking.Ranks.moves`; Efron and
-    Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
+    Notes ----- A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges.
+    Where the forecasts end, a block goes on at their beginning, so all cells are equally likely (Politis & Romano 1992,
+    *A circular block-resampling procedure for stationary data*). Otherwise the last cells would hardly be drawn, and a
+    warm-up differs from raw only there. The last cell may be short; a resample's scores are divided by its number of
+    forecasts. Its ranking is that of all forecasts plus the first-order contributions of its events
+    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
     An interval runs from the 2.5 % to the 97.5 % quantile, minus the bias of the resamples' mean. A resample's ECE is
-    larger than its sample's, most where it is small; without the correction the better calibrated forecaster would look
-    worse. Both ends are scaled away from the value by the ratio of Student's quantile to the normal one, because there
-    are few blocks. The interval always includes the value: with few distinct resamples the correction alone could
-    exclude it.
+    larger than its sample's, most of all where that is small. Without the correction, the better calibrated forecaster
+    would look worse. Both ends are scaled away from the value by the ratio of Student's quantile to the normal one,
+    because there are few blocks. The interval always includes the value, because with few distinct resamples the
+    correction alone could exclude it.
     """
 
     def __init__(

@@ -136,7 +136,7 @@ class TableSource(FileSource):
 
     @cached_property
     def at_once(self) -> bool:
-        """Whether labels are taken as known with their score, as they are of its row and have no time of their own."""
+        """Whether labels are taken as known with their score: they are in its row, and have no time of their own."""
         rows = self._rows
         return self.columns.label_time is None and bool((rows.forecast & ~np.isnan(rows.labels)).any())
 
