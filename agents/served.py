@@ -161,7 +161,7 @@ class ServedPartition:
         self.said = first, second, third
 
     def answers(self, number: int) -> None:
-        """Note that the outputs of the entries before a number are acknowledged."""
+        """Note that the outputs of all entries below a number are acknowledged."""
         self.answered = max(self.answered, number)
         if self.waiting is not None and self.answered <= self.waiting.entry.number:  # later outputs do not belong to it
             self.waiting = self.waiting._replace(said=self.said)

@@ -228,8 +228,8 @@ class Worth(NamedTuple):
 def worth(known: Sequence[float], ones: Sequence[float], band: int, costs: tuple[float, float] | None) -> Worth:
     """Return the worth of a band.
 
-    ``known, ones``: by band, forecasts with a label, and with label 1.
-    ``costs``: cost of a missed one, and cost of reviewing a forecast.
+    ``known, ones``: for each band, the number of forecasts with a label, and with the label 1.
+    ``costs``: cost of a missed event, and cost of reviewing a forecast.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

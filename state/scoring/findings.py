@@ -7,7 +7,7 @@ from state.scoring.ages import FEWEST_EACH, Ages, words
 
 #: Fewest outcomes before there are findings.
 FEWEST: Final = 100
-#: Changes of the label within one record time are too few below this share of their expected number.
+#: If the label changes less often within a record time than this share of the expected number, outcomes share causes.
 TURNS: Final = 0.5
 #: Shares from which there is a finding: outcomes in the last tenth of the time to live; outcomes after maturity; the
 #: difference between the age distributions of two labels; forecasts that expire.

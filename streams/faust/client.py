@@ -211,7 +211,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
 
     async def _look_after(self, node_id: int) -> None:
-        """Probe a silent broker until it answers or the cluster replaces it, and log which."""
+        """Probe a silent broker until it answers or the cluster replaces it. Log which of both happened."""
         began, told, pause = monotonic(), False, FIRST_PROBE
         try:
             while not await self._reached(node_id):

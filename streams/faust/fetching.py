@@ -192,7 +192,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def expelled(self) -> BaseException | None:
         """Return why the consumer has left its group for good, or None.
 
-        aiokafka keeps such an error for callers of its public methods, and Faust calls none.
+        aiokafka raises such an error only in its public methods, and Faust calls none of them.
         """
         coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
         if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
