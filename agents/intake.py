@@ -108,7 +108,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         """Read and send until ``stop`` is set, then commit.
 
         Raises SettingsError if the registry refuses or lacks the schema of answers. Raises DataLossError if records
-        were deleted before they were read, or a source topic was made anew. Raises RewrittenError if a source topic was
+        were deleted before they were read, or a source topic was recreated. Raises RewrittenError if a source topic was
         truncated behind the reader. Raises PartitionsError if a canonical topic has another number of partitions than
         when records were sent to it. Raises PoisonError if a record cannot be read or mapped. Raises KafkaError or
         TimeoutError if records or offsets are not acknowledged.

@@ -84,7 +84,7 @@ class Repeats(logging.Filter):
             self._written[message] = written, left_out + 1
             return False
         if left_out:
-            record.msg, record.args = f"{text} (and {left_out} times more since this was written last)", ()
+            record.msg, record.args = f"{text} (and {left_out} times more since this was last written)", ()
         if len(self._written) >= _REMEMBERED:
             self._written.clear()
         self._written[message] = record.created, 0

@@ -89,8 +89,8 @@ class Notices:
         self._count(
             kind,
             f"labels of {stream} that came after silence had answered for them",
-            "Until a label comes, its event counts as silence says: if frauds are told late, served scores are too low "
-            "meanwhile. Where the label is another, it is put right now. If such labels keep coming, set matures above "
+            "Until a label comes, its event counts as silence says: if frauds are reported late, served scores are too "
+            "low meanwhile. If the label differs, it is corrected now. If such labels keep coming, set matures above "
             f"the ages that 'trueup streams show {stream}' shows",
             self._found.get(kind, (0,))[0] + events,
         )
@@ -100,11 +100,11 @@ class Notices:
         place = f"{stream}, partition {partition}"
         if begins:
             line = (
-                f"{place}: raw scores are served from now on, as most forecasts get no label any more. The note on "
-                f"labels of 'trueup streams show {stream}' says what to set"
+                f"{place}: raw scores are served from now on, because most forecasts no longer get a label. The note "
+                f"on labels of 'trueup streams show {stream}' says what to set"
             )
         else:
-            line = f"{place}: what was learnt is served again, as most forecasts get a label"
+            line = f"{place}: what was learnt is served again, because most forecasts get a label"
         log.log(logging.WARNING if begins else logging.INFO, "%s", line)
         self.happened(line)
 

@@ -86,7 +86,7 @@ class TakenUp:
     ) -> None:
         """Go on from the committed offsets; return once the topic of configurations has the mapping from there on.
 
-        Raises DataLossError if a source topic was made anew.
+        Raises DataLossError if a source topic was recreated.
         Raises PartitionsError if a topic that intake sends to has another number of partitions than before.
 
         ``stored``, ``first``: the committed and the first offsets of the partitions.
@@ -129,7 +129,7 @@ class TakenUp:
             self._refuse(label, had, widths[label])
         for topic, before in self._maker.ids.items():
             if ids[topic] != before:
-                raise DataLossError(f"{topic} was deleted and made anew while it was read: start again")
+                raise DataLossError(f"{topic} was deleted and recreated while it was read: start again")
 
     async def _asked(self, client: AIOKafkaClient) -> tuple[dict[str, int], dict[str, str]]:
         maker = self._maker

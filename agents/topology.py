@@ -123,7 +123,7 @@ class Topology:
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         """Take up a partition, and write which configuration is in force from now on.
 
-        Raises DataLossError if an input topic was made anew since its records were applied. Returns the next offset of
+        Raises DataLossError if an input topic was recreated since its records were applied. Returns the next offset of
         each input after the last checkpoint, and the journal since then.
         """
         calibrated, resolved, letters = said or (0, 0, 0)

@@ -67,7 +67,7 @@ class Spans:
         try:
             return cls(settings, environment)
         except ImportError as exc:
-            log.warning("%s is set, and no spans are sent: %s; pip install 'trueup[tracing]'", name, exc)
+            log.warning("%s is set, but no spans are sent: %s; pip install 'trueup[tracing]'", name, exc)
             return None
 
     def turn(self, turn: FoldedTurn, noted: float) -> None:

@@ -278,7 +278,8 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         log.warning("%s", exposed)
     if page and not settings.policies.coin:  # only the worker draws, and only the worker has a page
         log.warning(
-            "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
+            "TRUEUP_COIN_KEY is not set: anybody who knows an event's id can predict its draw; "
+            "see docs/how-to/security.md"
         )
 
 

@@ -131,7 +131,7 @@ class Condition:
         mean, error = compared.difference(self.loss)
         if mean < -SURE_ERRORS * error:
             return None
-        said = f"its {self.loss} loss less the champion's is {mean:.3g} ± {error:.2g}{since}"
+        said = f"its {self.loss} loss minus the champion's is {mean:.3g} ± {error:.2g}{since}"
         return f"{said}; it has to be two errors below 0"
 
 

@@ -206,7 +206,7 @@ def _left_out(trial: Trial, letter: Letter, kept: TriedRecord | None, wanted: Wa
     if letter.reason in _STAYS and (letter.reason == "erased" or wanted.reason != letter.reason):
         return f"{letter.reason}: {_STAYS[letter.reason]}"
     if kept is None and not letter.whole:
-        return f"it is in {letter.topic} no longer, and the letter does not hold all of it"
+        return f"it is in {letter.topic} no longer, and the letter has only a part of it"
     tried = trial.of_topic(kept or letter.record)
     return "" if tried is None or tried.made is not None else tried.said or ""
 
@@ -224,7 +224,7 @@ def _tell(
         print(f"{verb} again to {topic}: {n:,}, each to its partition, with its key, value, headers and time")
     if without:
         print(
-            f"  {len(without):,} of them are in their topic no longer: from the letter, without headers, with its time"
+            f"  {len(without):,} of them are no longer in their topic: from the letter, without headers, with its time"
         )
     if before:
         print(f"not sent, as they were sent again before: {len(before):,}; --again sends them once more")
@@ -284,7 +284,7 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
         starts[place] = min(each.offset, starts.get(place, each.offset))
     for place in starts:
         if place.partition >= await reading.width(settings, place.topic, ": it was deleted"):
-            raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was made anew")
+            raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was recreated")
     kept: dict[str, TriedRecord] = {}
     sent: set[str] = set()
     if starts:

@@ -39,7 +39,7 @@ def _add_broker(actions: Commands) -> None:
         "run a local Apache Kafka for development, without Docker; send and watch records of any",
         "cli.dev:broker",
         json_output=False,
-        says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' are of the cluster of "
+        says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' use the cluster of "
         "TRUEUP_BROKERS.",
     )
     broker.add_argument("--port", type=positive, help="port to listen on (default: a free one)")

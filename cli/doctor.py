@@ -113,7 +113,7 @@ def _settings(of: Settings) -> Findings:
     for each in of.exposed:
         yield CheckResult("settings", NOTE, each)
     if not of.policies.coin:
-        said = "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it"
+        said = "TRUEUP_COIN_KEY is not set: draws can be predicted; scores p do not need it"
         yield CheckResult("settings", NOTE, said)
 
 
@@ -150,7 +150,7 @@ async def _brokers(of: Settings) -> CheckResult:
 async def _topics(of: Settings) -> list[CheckResult]:
     problems, without, notes = await topics.found(of, as_worker=True)
     found = [CheckResult("topics", WRONG, each) for each in (*problems, *without)]
-    found = found or [CheckResult("topics", OK, "all topics and rights are as they must be")]
+    found = found or [CheckResult("topics", OK, "all topics and rights are as they should be")]
     return found + [CheckResult("topics", NOTE, each) for each in notes]
 
 
@@ -167,7 +167,7 @@ async def _clocks(of: Settings) -> CheckResult:
         "clocks",
         WRONG,
         f"the newest record of {topic} is {ahead[topic]:.0f} s ahead of this machine's clock: set the clock here by "
-        "NTP, or the one of whoever writes there",
+        "NTP, or the clock of whoever writes there",
     )
 
 

@@ -198,7 +198,7 @@ def _require_known(stage: StageState) -> None:
         for known, read in zip(kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.inputs, strict=True):
             if read.before.id and known != read.before.id:
                 raise TopicsError(
-                    f"{read.old} was deleted and made anew since the state of {stage.old.app_id} was written"
+                    f"{read.old} was deleted and recreated since the state of {stage.old.app_id} was written"
                 )
 
 

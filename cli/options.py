@@ -27,7 +27,7 @@ from streams.kafka.topics import TopicsError
 DONE, NO, UNUSABLE, MISCONFIGURED = 0, 1, 65, 78
 #: What each exit status means. Statuses with two digits come from sysexits.h.
 STATUSES: Final = {
-    DONE: "done; what was asked about is as it must be",
+    DONE: "done; what was asked about is as it should be",
     NO: "the answer is no: something differs, is wrong, is missing, or was left out",
     2: "unknown arguments; an audit could not be made",
     UNUSABLE: "what was read cannot be used",

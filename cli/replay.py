@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(result.encode().decode() + "\n")
     if options.write_state:
         following = next_commands(Settings.from_env({**os.environ, "TRUEUP_APP_ID": options.write_state}))
-        taking = ", with the workers of before stopped" * (len(following) > 1)
+        taking = ", with the former workers stopped" * (len(following) > 1)
         said = f"The state of {options.write_state} is written. Next{taking}:"
         (sys.stderr if options.json else sys.stdout).writelines(f"{line}\n" for line in (said, *following))
     status = DONE

@@ -226,7 +226,7 @@ async def _there(stage: StageState) -> list[Rows | None]:
         if not begun and part.get(MOVED.key()) != MOVED.encode(stage.moved):
             raise TopicsError(
                 f"partition {n} of {stage.new.changelog} has a state that was not made from "
-                f"{stage.old.app_id} as it is now: take another application id, or delete the topic and make it anew"
+                f"{stage.old.app_id} as it is now: take another application id, or delete and recreate the topic"
             )
         there.append(None if begun else part)
     return there

@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
         dry_run=True,
     )
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
-    skip.add_argument("--reason", required=True, help="why; kept, and told in the dead letter")
+    skip.add_argument("--reason", required=True, help="why; it is kept, and shown in the dead letter")
 
 
 def _add_snapshot(commands: Commands) -> None:

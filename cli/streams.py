@@ -125,7 +125,7 @@ def _add_changes(actions: Commands) -> None:
     _change(
         actions,
         "rollback",
-        "undo the last promotion: the champion of before serves again",
+        "undo the last promotion: the former champion serves again",
         "cli.promote:rollback",
         "Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
         "does. Refuses if the file was changed since. A second rollback undoes the first.",

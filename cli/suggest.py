@@ -278,8 +278,8 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
     if share < RARELY and seen.low_ones:
         reasons.append(
             f"Up to a score of {seen.low:.3g}, which most forecasts have, {seen.low_ones:,} outcomes are 1 and hardly "
-            "any is 0. Zeros are told only of higher scores, as where analysts look at these: silence means 0. Set it "
-            "only if whoever reports would have reported every 1."
+            "any is 0. Zeros are reported only for higher scores, as where analysts look at these: silence means 0. "
+            "Set it only if whoever reports would have reported every 1."
         )
         return 0
     if share < NEARLY:
@@ -327,7 +327,7 @@ def _shared(seen: Seen, reasons: list[str]) -> bool:
     if seen.mixed_by_chance < FEWEST_EACH or seen.mixed > SORTED * seen.mixed_by_chance:
         return False
     reasons.append(
-        f"Outcomes of one record time have one label: {seen.mixed:,} such times tell both, and "
+        f"Outcomes of one record time have one label: {seen.mixed:,} such times have both, and "
         f"{seen.mixed_by_chance:,.0f} would by chance. So forecasts may share an outcome, as those of an account that "
         "is scored daily: set entity to the path of what shares it, or they count for more than they are. If labels of "
         "each kind come in files of their own, set matures."

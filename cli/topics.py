@@ -86,7 +86,7 @@ def _checked(
     problems, without, noted = asyncio.run(found(of, as_worker=as_worker, **asked))
     if as_worker:
         problems = list(dict.fromkeys([*problems, *without]))
-    said = "trueup's own topics are as they must be" if without else "all topics are as they must be"
+    said = "trueup's own topics are as they should be" if without else "all topics are as they should be"
     notes = [] if problems else [*without, *noted]
     if options.json:
         tell(options, "; ".join(problems) or said, made=made or [], problems=problems, notes=notes)

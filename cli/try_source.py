@@ -34,7 +34,7 @@ SECONDS = 30.0
 #: The word for a record that the mapping skips.
 PASSED = "passed over"
 #: A text that is not a time, as `streams.sources.transforms.times` reports it.
-_TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is no time """)
+_TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is not a time """)
 
 
 class TriedRecord(NamedTuple):

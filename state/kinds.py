@@ -192,8 +192,8 @@ DISTRIBUTION: Final = Kind[Distribution](
     part=True,
     figures={
         "forecast_shift": StreamGauge(
-            "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
-            "population stability index, less what chance adds; of classes that of the highest probability",
+            "How much the distribution of the last week's raw forecasts differs from that of the weeks before: the "
+            "population stability index minus what chance adds; for classes, that of the highest probability",
             lambda found: reduce(add, found).shift(),
             "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
         )

@@ -263,7 +263,7 @@ def models(versions: Sequence[Described], title: str = "") -> ScoreTable:
     head = ("version", "forecasts", "last", "began with", "outcomes", "model", "served", "came true", "log loss")
     note = (
         "The latest first. Began with: the version whose map was carried over by ranks, and the line in log-odds that "
-        "does it; – begins with raw scores. Log loss: of served scores less that of raw ones; below 0 is better."
+        "does it; – begins with raw scores. Log loss: of served scores minus that of raw ones; below 0 is better."
     )
     return ScoreTable(f"{title}Versions of the model", head, rows, note=note)
 

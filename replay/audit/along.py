@@ -199,7 +199,7 @@ class Along:
             return
         said, found = entry.last[topic], last(record.timestamp, record.value)
         if said not in (NONE, found):
-            what = "not the record that was folded: it was rewritten, or the topic was cut or made anew"
+            what = "not the record that was folded: it was rewritten, or the topic was cut or recreated"
             fields = {
                 name: (getattr(found, name), getattr(said, name))
                 for name in found._fields

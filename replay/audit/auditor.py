@@ -124,7 +124,7 @@ def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path
     """Audit every partition.
 
     Raises Unauditable if topics are missing or differ in their number of partitions. Raises TopicsError if the brokers
-    cannot be reached, or if a topic was deleted and made anew meanwhile.
+    cannot be reached, or if a topic was deleted and recreated meanwhile.
     """
     count = width(settings, [*named(settings, LABELS), settings.configurations])
     of = identities(settings)
@@ -144,7 +144,7 @@ def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path
         found = processes.all([partial(_partition, task) for task in tasks])
     now = identities(settings)
     if anew := [name for label, (name, *_) in of.items() if now[label] != of[label]]:
-        raise TopicsError(f"{' and '.join(anew)}: deleted and made anew during the audit, so audit once more")
+        raise TopicsError(f"{' and '.join(anew)}: deleted and recreated during the audit, so audit once more")
     return found
 
 

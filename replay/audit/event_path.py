@@ -214,7 +214,7 @@ def verdict(steps: Sequence[PathStep]) -> str:
     """Say in one sentence how far an event has come."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
-        (not there, "no record speaks of this event"),
+        (not there, "no record mentions this event"),
         (
             any(step.said.get("erase") is True for step in steps if isinstance(step.said, dict)),
             "it was erased; what it had taught before stays",
@@ -230,4 +230,4 @@ def verdict(steps: Sequence[PathStep]) -> str:
         ("calibrated" in there, "answered, and its label has not come"),
         ("forecasts" in there, "it has no answer yet"),
     ]
-    return next((said for holds, said in checks if holds), "only dead letters speak of it")
+    return next((said for holds, said in checks if holds), "only dead letters mention it")

@@ -166,7 +166,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     for at, (offset, noted) in committed.items():
         if offset and noted and noted != there[at.topic].id:
             raise Unauditable(
-                f"intake has committed offset {offset} of another topic {at.topic}: it was deleted and made anew"
+                f"intake has committed offset {offset} of another topic {at.topic}: it was deleted and recreated"
             )
         compacted = "compact" in configured.get(at.topic, {}).get("cleanup.policy", "compact")
         since, number = begun.sources.get(f"{at.topic}/{at.partition}", 0), numbers.index(at.topic)
@@ -214,7 +214,7 @@ def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> di
                 there |= found
     for topic, topic_id in begun.ids.items():
         if topic in there and there[topic].id != topic_id:
-            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and made anew")
+            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and recreated")
     return there
 
 

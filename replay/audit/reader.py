@@ -154,7 +154,7 @@ def width(settings: Settings, names: Iterable[str]) -> int:
 
 
 def described(settings: Settings, names: Iterable[str]) -> dict[str, Metadata]:
-    """Return the descriptions of topics. A topic that was made anew has the same name, another id, other records."""
+    """Return the descriptions of topics. A topic that was recreated has the same name, another id, other records."""
 
     async def ask() -> dict[str, Metadata]:
         client = AIOKafkaClient(**settings.client_options())

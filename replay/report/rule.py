@@ -8,7 +8,7 @@ from replay.result import RAW, Contender, MetricDifference, Result, Scored
 
 #: The rule, as the page prints it.
 RULE: Final = (
-    "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
+    "What was served after the warm-up is judged. A configuration is refused if it is clearly worse than raw in Brier "
     "score or log loss, also during its warm-up, or in AUC or recall at the stated volume. Clearly means that the 95% "
     "interval of the paired difference leaves out 0, and that the difference matters: at least 0.1% of raw's Brier "
     "score or log loss, 1% of how often the rarer answer happens in calibration error, 0.002 in AUC, 0.01 and two of "

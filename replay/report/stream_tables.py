@@ -27,8 +27,8 @@ _NOTE: Final = (
 )
 #: Headings for how far segments are off, by kind.
 _OFF: Final = {
-    "probs": "The likeliest class: its probability less how often it came true",
-    "quantiles": "Of the level that is most off: the level less its coverage",
+    "probs": "The likeliest class: its probability minus how often it came true",
+    "quantiles": "Of the level that is most off: the level minus its coverage",
 }
 _count, _score, _share = map(valued, (count, score, share))
 
@@ -77,7 +77,7 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[ScoreTable]:
 
 
 def _by_month(
-    worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true"
+    worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served minus came true"
 ) -> Iterator[ScoreTable]:
     """Yield how far served scores were off in each segment, month by month. Nothing if there is only one month."""
     months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]

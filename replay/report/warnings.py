@@ -89,11 +89,11 @@ def unsorted(result: Result) -> Iterator[Caution]:
     for topic, n in result.out_of_order.items():
         if n > UNSORTED * result.records:
             yield Caution(
-                f"{count(n)} records of {topic} stand behind later ones.",
-                "They were played where they stand. If the file was not sorted by time, sort it and replay again."
+                f"{count(n)} records of {topic} are out of time order.",
+                "They were played in place. If the file was not sorted by time, sort it and replay again."
                 if "files" in result.manifest
                 else "Their time is before that of an earlier record of their partition: they were written late, or "
-                "their producers' clocks differ. They were played where they stand, as a worker reads them.",
+                "their producers' clocks differ. They were played in place, as a worker reads them.",
             )
 
 

@@ -172,4 +172,4 @@ def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None)
     try:
         return ["" if cell is None else cell for cell in column.cast("string").to_pylist()], False
     except arrow.ArrowInvalid as exc:
-        raise TableError(f"{said} holds {kind} that is no text; write it as text") from exc
+        raise TableError(f"{said} holds {kind} that is not text; write it as text") from exc

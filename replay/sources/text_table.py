@@ -166,7 +166,7 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
             end = max(text.rfind("\n"), text.rfind("\r"))
             open_line = open_line + len(text) if end < 0 else len(text) - end
             if open_line > _LINE:
-                raise TableError(f"{path} is no table: a line of it has over {_LINE:,} characters")
+                raise TableError(f"{path} is not a table: a line of it has over {_LINE:,} characters")
             if not block:
                 return encoding, nul
 

@@ -284,7 +284,7 @@ def _wrong(
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
     """Return the message for a cell of unknown format, if others have it, too."""
     if _OF_DAY.fullmatch(cell):
-        return f", which is no date; {column.option} needs a column with dates"
+        return f", which is not a date; {column.option} needs a column with dates"
     match, fits = _ISO.fullmatch(cell), _fitting(unknown[:_TRIED], clock)
     zone = match[15] if match else "" if fits else zone_of(cell)
     if zone and zone not in UNIVERSAL:
@@ -294,7 +294,7 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
         said = f"is not ISO 8601; say how it is written: {listed}"
     elif _NUMBER.fullmatch(cell):
         said = (
-            f"is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
+            f"is not a time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
             f"spreadsheet, nor as a date of digits; write dates, or say by {column.option}-format how it is written"
         )
     else:

@@ -125,7 +125,7 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
                 try:
                     inner = _member(path, stored)
                 except ValueError as exc:  # bytes in names that are not text
-                    raise zipfile.BadZipFile("its names are no text") from exc
+                    raise zipfile.BadZipFile("its names are not text") from exc
             elif first == _ZSTD:
                 limit = max(_PLENTY, _TIMES_LARGER * path.stat().st_size)
                 inner = io.BytesIO(unpacked(NUMBERS["zstd"], stored.read(), limit))

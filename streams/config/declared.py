@@ -98,7 +98,7 @@ class Coin:
 
     key: str | None = variables.variable(
         "COIN_KEY",
-        "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them",
+        "Secret that keys the draws, 16 to 64 bytes: without it, event ids reveal them",
         in_file="this secret",
     )
 

@@ -16,7 +16,7 @@ RESTORE: Final = (
     "--write-state', 'trueup load'); or begin without it under another TRUEUP_APP_ID"
 )
 #: What to check and to do if a topic ends before offsets that were already read.
-ANEW: Final = "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
+ANEW: Final = "was the topic recreated? Restore it, or give the worker another TRUEUP_APP_ID"
 
 
 class DataLossError(RuntimeError):

@@ -80,7 +80,7 @@ class Member(driver.Consumer):
                 offsets[tp] = None  # Faust remembers the offset of rows that have been set aside meanwhile
             if restored < begin:
                 raise DataLossError(
-                    f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
+                    f"{tp.topic}/{tp.partition} has lost what was before offset {begin}, and this disk does not have "
                     f"it: its cleanup.policy must be compact. {RESTORE}"
                 )
 

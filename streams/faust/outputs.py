@@ -138,8 +138,8 @@ class Heard:
         unlike = self._unlike + sum(map(self._own, LABELS))
         if unlike:
             log.error(
-                "%d records in the output topics of partition %d differ from what its records bring about "
-                "here: does another kind of machine run in this group? Audit it",
+                "%d records in the output topics of partition %d differ from what its records give here: "
+                "does another kind of machine run in this group? Audit it",
                 unlike,
                 partition,
             )

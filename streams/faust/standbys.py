@@ -292,7 +292,7 @@ class Standbys:
                 self._copies.pop(partition)
                 self._changed.set()
                 log.error(
-                    "the copy of partition %d is not used: the brokers have lost rows that it has; it is made anew, "
+                    "the copy of partition %d is not used: the brokers have lost rows that it has; it is recreated, "
                     "the old files are in %s",
                     partition,
                     self.store.set_aside(partition, "ahead"),
@@ -320,7 +320,7 @@ class Standbys:
         self._close(partition)
         if not isinstance(exc, DamagedStoreError):  # damaged rows have been set aside
             self._remove(partition)
-        log.error("the copy of partition %d is made anew: %s", partition, exc)
+        log.error("the copy of partition %d is recreated: %s", partition, exc)
 
     def _make_room(self) -> None:
         """Remove unused rows, then copies, until the worker has enough disk space."""

@@ -125,7 +125,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
         """Compare the input topics with those from which the partitions' rows came; note the topics if none are noted.
 
-        Raises DataLossError if a topic was made anew after its records were applied: the fence would hide as many new
+        Raises DataLossError if a topic was recreated after its records were applied: the fence would hide as many new
         records. Raises PartitionsError if a topic has another number of partitions than when its first records were
         applied. Raises KafkaError or TimeoutError if the brokers do not describe the topics, or as `commit`.
 
@@ -145,7 +145,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             if before != found and offset:
                 raise DataLossError(
                     f"the state of partition {partition} has applied {topic} up to offset {offset - 1}, but that topic "
-                    f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
+                    f"was deleted and recreated: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
         stored = self.store.read(partition, kinds.WIDTHS.key())

@@ -16,9 +16,9 @@ OWN: Final = {
     metric.name: metric
     for metric in (
         counter("routed_records{topic, fate}", "Routes and labels applied, by what became of them"),
-        gauge("routed_events", "Events that labels are waited for"),
+        gauge("routed_events", "Events that still wait for labels"),
         gauge("unrouted_events", "Events whose label waits for a forecast"),
-        counter("expired_routes{kind}", "Events that are waited for no longer: forecast, or only labelled"),
+        counter("expired_routes{kind}", "Events that no longer wait: forecast, or only labelled"),
         counter(
             "mapped_records{source, fate}",
             "Source records read, by what became of them: sent on, passed over by `when`, or dead",

@@ -166,8 +166,8 @@ def mark(recent: Mapping[str, Any], of: str) -> str:
 
 #: Names of the error of classes and of numbers, and of what is off.
 ERRORS: Final = {
-    "probs": "Error: ECE of the likeliest class. Off by: its mean probability less how often it occurred.",
-    "quantiles": "Error: of the coverage of the level most off. Off by: that level less the share of outcomes at or "
+    "probs": "Error: ECE of the likeliest class. Off by: its mean probability minus how often it occurred.",
+    "quantiles": "Error: of the coverage of the level most off. Off by: that level minus the share of outcomes at or "
     "below its quantile.",
 }
 

@@ -83,10 +83,10 @@ WHY: Final = {
     ),
     "few": (
         "Raw scores are served: too few labels have come to say whether most forecasts get one.",
-        "Nothing: it takes some more labels.",
+        "Nothing: a few more labels are needed.",
     ),
     "unsupported": (
-        "Raw scores were served so far: others are served once the labels support them.",
+        "Raw scores were served so far: others are served when the labels support them.",
         "Nothing: the next forecasts are answered by what the labels support.",
     ),
 }

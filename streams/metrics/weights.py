@@ -20,7 +20,7 @@ SERIES: Final = 5
 HEAD: Final = ("events", "as good as", "weight", "came true", "model", "served", "off by", "95 %")
 CAPTION: Final = (
     "Sums over all events with a label, the warm-up included. As good as: so many events of one weight would say as "
-    "much. Off by: served less came true, with the interval as if events were independent."
+    "much. Off by: served minus came true, with the interval as if events were independent."
 )
 
 

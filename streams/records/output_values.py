@@ -50,7 +50,7 @@ class OutputValues:
         schema = self._schema(value)
         found = orjson.loads(value) if schema is None else fields(schema, value[_FRAME:])
         if not isinstance(found, dict):
-            raise ValueError("the value is no object")  # noqa: TRY004 - one kind of error for unreadable values
+            raise ValueError("the value is not an object")  # noqa: TRY004 - one kind of error for unreadable values
         return found
 
     def json(self, value: bytes) -> bytes:

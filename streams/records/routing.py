@@ -37,7 +37,7 @@ _LAST_TIME, _LAST_ORIGIN = 2**63 - 1, 2**63 - 2
 def place(source: str, topic_id: str, partition: int) -> str:
     """Return the name of a partition of a source.
 
-    The topic's id is part of the name, because a topic that is made anew begins again at offset 0.
+    The topic's id is part of the name, because a topic that is recreated begins again at offset 0.
     """
     return f"{source}@{topic_id}/{partition}"
 

@@ -74,7 +74,7 @@ class CloudEvents:
             return event
         event = {name.removeprefix(_ATTRIBUTE): value for name, value in given.items() if name.startswith(_ATTRIBUTE)}
         if "specversion" not in event:
-            raise Unfit("format", "the record is no CloudEvent: it has neither ce_specversion nor the content type")
+            raise Unfit("format", "the record is not a CloudEvent: it has neither ce_specversion nor the content type")
         event["data"] = self._inner.decode(data, headers)
         return event
 
@@ -108,7 +108,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], bytes | None]:
     except orjson.JSONDecodeError as exc:
         raise Unfit("not_json", f"the CloudEvent is not JSON: {exc}") from None
     if not isinstance(event, dict) or "specversion" not in event:
-        raise Unfit("format", f"the value is no CloudEvent: {short(event)}")
+        raise Unfit("format", f"the value is not a CloudEvent: {short(event)}")
     packed = event.pop("data_base64", None)
     try:
         return event, None if packed is None else base64.b64decode(packed, validate=True)

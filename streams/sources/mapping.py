@@ -81,7 +81,7 @@ class Mapping:
             except orjson.JSONDecodeError:  # mostly there is a frame before the value
                 record = self.decoded(value, headers)
             if type(record) is not dict:
-                raise Unfit("not_object", f"the value is no object: {short(record)}")
+                raise Unfit("not_object", f"the value is not an object: {short(record)}")
             said: Any = key
             if key is not None and self._key is not None:
                 said = self._decoded_key(self._key, key, headers)

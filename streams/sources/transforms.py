@@ -105,7 +105,7 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
             found = None
         if found is None or not 0 <= found <= LATEST:
             how = f" as {form}" if form else ""
-            why = f"{field} is {short(value)}, which is no time{how} from 1970 to 9999{_hint(value, unit)}"
+            why = f"{field} is {short(value)}, which is not a time{how} from 1970 to 9999{_hint(value, unit)}"
             raise Unfit("timestamp", why)
         return found
 

@@ -213,7 +213,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("2026-01-01T00:00:00[Europe/Atlantis]"), PLAIN, "names the zone 'Europe/Atlantis'; --time-zone says"),
         (timed("2026-01-01 10:00:00 EST"), PLAIN, "names the zone 'EST'; --time-zone says which it is"),
         (timed("20260101-1"), PLAIN, "20260101-1"),
-        (timed("24107"), PLAIN, "is no time from 1990 to"),  # 2026-01-01 in days since 1960, and no 2024-10-07
+        (timed("24107"), PLAIN, "is not a time from 1990 to"),  # 2026-01-01 in days since 1960, and no 2024-10-07
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("2024-001"), PLAIN, "--time-format '%Y-%j'"),
