@@ -180,7 +180,7 @@ class TakenUp:
         if offset and topic_id != self._maker.ids[tp.topic]:
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "
-                f"deleted and made anew: its id was {topic_id} and is {self._maker.ids[tp.topic]}. Delete the offsets "
+                f"deleted and recreated: its id was {topic_id} and is {self._maker.ids[tp.topic]}. Delete the offsets "
                 f"of group {self._settings.intake_group} for it to be read from its first record"
             )
         for label, had in zip(_NOTED, widths, strict=True):

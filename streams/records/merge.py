@@ -127,7 +127,7 @@ class RewrittenError(ValueError):
     def __init__(self, place: TP, offset: int) -> None:
         super().__init__(
             f"{place.topic}/{place.partition} offset {offset} is not the record that was applied before: the topic was "
-            "cut, or made anew, and its offsets were given to other records. Restore the topic, or give the worker "
+            "cut, or recreated, and its offsets were given to other records. Restore the topic, or give the worker "
             "another TRUEUP_APP_ID"
         )
 

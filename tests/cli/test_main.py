@@ -291,7 +291,7 @@ def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: True
         assert [given[0].app_id for given, _ in create.how] == stages
 
 
-WELL = "topics are as they must be\n"
+WELL = "topics are as they should be\n"
 
 
 @pytest.mark.parametrize(

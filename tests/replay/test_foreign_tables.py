@@ -465,7 +465,7 @@ def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     for ids, said in (
         (pa.array([1.2345678901234567e17]), "holds double, which has rounded ids"),
-        (pa.array([b"\xfe" * 16], pa.binary(16)), "is no text"),
+        (pa.array([b"\xfe" * 16], pa.binary(16)), "is not text"),
     ):
         pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": ["2026-01-01"], "id": ids}), path)
         with pytest.raises(TableError, match=said):
