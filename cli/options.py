@@ -60,7 +60,7 @@ def command(
     ``commands``: the result of `argparse.ArgumentParser.add_subparsers`.
     ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: the line).
     ``run``: the function (``module:name``) that takes the options, carries the command out and returns the status. It
-    is imported only then, so that `--help` does not wait for what commands need.
+      is imported only then, so that `--help` does not wait for what commands need.
     ``more``: text after the options.
     ``streams``: whether the command has ``--streams``. `trueup replay` adds its own, which may be repeated.
     """

@@ -8,9 +8,10 @@ back, start its workers again.
 2. The old changelogs are read and divided (`state.rescale`). The result is the same each time, so this can be repeated.
 3. Each new partition is claimed: brokers then refuse another run of the command that was paused. The partition gets a
    fence that no worker accepts, then its rows, and a row that says what they were made from. Audits begin with a copy
-   of the rows in the topic of configurations (`replay.first_rows`). 4. The offsets of the new groups are committed. The
-   old changelogs must still have the same ends. 5. Each new partition gets its fence: **that is its commit point.** If
-   the command is run again, it does not touch partitions that have their fence. Workers refuse the others until then.
+   of the rows in the topic of configurations (`replay.first_rows`).
+4. The offsets of the new groups are committed. The old changelogs must still have the same ends.
+5. Each new partition gets its fence: **that is its commit point.** If the command is run again, it does not touch
+   partitions that have their fence. Workers refuse the others until then.
 """
 
 import argparse

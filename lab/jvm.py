@@ -29,8 +29,10 @@ def java() -> str | None:
 class Server:
     """A server process: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    Notes ----- On Linux the kernel kills the server when the thread that called `start` ends, even after ``kill -9`` of
-    that thread's process. So call it from a thread that lives as long as the server is needed.
+    Notes
+    -----
+    On Linux the kernel kills the server when the thread that called `start` ends, even after ``kill -9`` of that
+    thread's process. So call it from a thread that lives as long as the server is needed.
     """
 
     #: Name of the server in messages; and the error that it raises if it cannot run.

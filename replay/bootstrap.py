@@ -56,9 +56,11 @@ class Resampled:
     ``volume``: volume of the recall, see `Scorecard.recall`.
     ``moments``: windows within which forecasts are ranked; None: one window.
 
-    Notes ----- A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges.
-    Where the forecasts end, a block goes on at their beginning, so all cells are equally likely (Politis & Romano 1992,
-    *A circular block-resampling procedure for stationary data*). Otherwise the last cells would hardly be drawn, and a
+    Notes
+    -----
+    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges. Where the
+    forecasts end, a block goes on at their beginning, so all cells are equally likely (Politis & Romano 1992, *A
+    circular block-resampling procedure for stationary data*). Otherwise the last cells would hardly be drawn, and a
     warm-up differs from raw only there. The last cell may be short; a resample's scores are divided by its number of
     forecasts. Its ranking is that of all forecasts plus the first-order contributions of its events
     (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).

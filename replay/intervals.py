@@ -42,10 +42,11 @@ def described(
     ``inside``: the share of groups, by tenths of score and of time, that are inside, None without forecasts;
     ``segments``: for the largest ones ``n``, means, and the share ``inside`` of groups by the segment's own tenths.
 
-    Notes ----- Nobody knows the true risk of a forecast. With S = Σ (y - p) of a group and R = Σ (high - p), or Σ (p -
-    low) where S is below 0, the group is inside if S² <= R² + z² Σ p (1 - p): by chance and by the intervals' width
-    together. So where all scores are right, or are off by as much as the intervals say, about ``level`` of the groups
-    are inside.
+    Notes
+    -----
+    Nobody knows the true risk of a forecast. With S = Σ (y - p) of a group and R = Σ (high - p), or Σ (p - low) where S
+    is below 0, the group is inside if S² <= R² + z² Σ p (1 - p): by chance and by the intervals' width together. So
+    where all scores are right, or are off by as much as the intervals say, about ``level`` of the groups are inside.
     """
     z = NormalDist().inv_cdf(0.5 + level / 2.0)
     columns = low, p, high, y

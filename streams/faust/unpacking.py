@@ -256,7 +256,7 @@ class Fetches(OrderedDict[TopicPartition, Any]):
     ``limit``: returns the most bytes a batch of a topic may unpack to; None for no bound.
     ``skips``: returns the offsets of a partition to leave out, each with its reason.
     ``aside``: unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read with
-    ``getmany``, because ``getone`` does not know `Later`.
+      ``getmany``, because ``getone`` does not know `Later`.
     """
 
     def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:

@@ -6,7 +6,7 @@ A place is a path of steps through objects and lists:
 - ``{label; 3}``: each value of an object, at most three, with its name as label; ``{label=a|b}``: those of these names;
   ``{kind}`` is ``{kind=raw|calibrated}``;
 - ``[label, label:a.b; 5]``: the first five items of a list, labelled by their fields with these names, or by the value
-at ``a.b``; ``[label=text]``: the item with this label;
+  at ``a.b``; ``[label=text]``: the item with this label;
 - ``label=text``: a label that is always the same.
 
 A missing value, null and NaN give no sample. A list counts by its length, an object as 1.

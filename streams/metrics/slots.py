@@ -24,11 +24,13 @@ class Slots:
     ``most``: number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
     ``named``: streams that the configuration names.
 
-    Notes ----- The other slots go to the streams that come first. Once a stream finds no free slot, events are counted
-    by stream. Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown stream, if
-    it had more than twice as many events; then the next of each, and so on. At most `MOST_HIDDEN` names are counted.
-    When another name comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is
-    kept, however many names come once.
+    Notes
+    -----
+    The other slots go to the streams that come first. Once a stream finds no free slot, events are counted by stream.
+    Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown stream, if it had more
+    than twice as many events; then the next of each, and so on. At most `MOST_HIDDEN` names are counted. When another
+    name comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is kept, however
+    many names come once.
     """
 
     def __init__(self, most: int, named: Iterable[str] = (), clock: Callable[[], float] = monotonic) -> None:

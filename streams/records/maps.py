@@ -4,17 +4,21 @@ The key is the stream, or `ALIVE` for a sign of life. A map is JSON with these f
 
 ``stream``, ``partition``
     What it serves, and where.
-``applied`` Its version: how many records the partition had applied. It never falls, because only what a checkpoint
-    holds is written, and a worker that takes a partition up goes on from the last checkpoint.
+``applied``
+    Its version: records that the partition had applied. It never falls, because only what a checkpoint holds is
+    written, and a worker that takes a partition up goes on from the last checkpoint.
 ``claim``
     Offset of the worker's claim in the changelog; a later worker has a larger one.
-``calibrator``, ``config``, ``version`` As in ``calibrated``; ``version`` is the number of outcomes learnt.
-``at``, ``stream_time`` The worker's clock when the map was made, and the newest event time by then, ms since 1970.
-``certificate`` Kind of forecast, number of events, and bound on the distance to calibration of what was served so far;
-    null before the first event.
+``calibrator``, ``config``, ``version``
+    As in ``calibrated``; ``version`` is the number of outcomes learnt.
+``at``, ``stream_time``
+    The worker's clock when the map was made, and the newest event time by then, ms since 1970.
+``certificate``
+    Kind of forecast, events, and bound on the distance to calibration of what was served so far; null before the first.
 ``stages``
     What turns a raw forecast into what is served, in order: tables, ``{"x": …, "y": …}``, and corrections by segment.
-``why`` In place of ``stages``: why there is no map.
+``why``
+    In place of ``stages``: why there is no map.
 """
 
 from dataclasses import dataclass
