@@ -10,8 +10,8 @@ _ROOT: Final = Path("/")
 def free_ratio(root: Path = _ROOT) -> float | None:
     """Return the share of the memory limit that is free, in [0, 1]; None if the system does not say.
 
-    The limit is that of the control group (version 2), where inactive file pages count as free. Without such a limit it
-    is the machine's memory. ``root`` holds ``proc`` and ``sys``.
+    The limit is that of the control group (version 2), where inactive file pages count as free. Otherwise it is the
+    machine's memory. ``root`` holds ``proc`` and ``sys``.
     """
     with suppress(OSError, ValueError, KeyError, StopIteration):
         groups = (root / "proc/self/cgroup").read_text().splitlines()

@@ -45,7 +45,7 @@ class Notices:
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:
         self._path, self._clock = path, clock
-        #: By topic and kind: how many there were, and the line and time of the last one, s since 1970.
+        #: By topic and kind: their number, and line and time of the last one, s since 1970.
         self._found: dict[tuple[str, str], tuple[int, str, float]] = {}
         #: By topic and kind: when a line was last logged, and the number in it.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}

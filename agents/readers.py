@@ -36,7 +36,7 @@ from streams.metrics.mirror import PATIENCE, ChangedRows, ChangeSource, Mirror, 
 
 log = logging.getLogger("trueup")
 
-#: A process counts as alive if its loop has ticked within this time, s. Restoring a large state ticks; a hang does not.
+#: Time in which the loop of a live process ticks, s. Restoring a large state ticks; a hang does not.
 ALIVE_SECONDS: Final = 30.0
 #: The nice value of this process. If the parent wants the same processor, the parent gets most of it.
 NICE: Final = 5

@@ -67,7 +67,7 @@ class ServedPartition:
     told: int = 0
     #: Next offset of each output topic, after the outputs of the entries before ``answered``.
     said: tuple[int, int, int] = (0, 0, 0)
-    #: Outputs behind ``said``, for records that are folded again; None if they have not been read, or all records are
+    #: Outputs behind ``said``, for records that are folded again; None if they are not read yet, or all records are
     #: folded.
     heard: Heard | None = None
     #: Number of the first entry after the last checkpoint.

@@ -40,7 +40,7 @@ KEPT = 9.0
 PAGES = 32
 #: The most connections whose head has not come yet.
 WAITING = 64
-#: Longest time for a head to come, TLS handshake included, s; and its longest length in bytes.
+#: Longest time for a head, TLS handshake included, s; and its largest size, bytes.
 HEAD_SECONDS, HEAD_BYTES = 5.0, 65_536
 #: Longest time for the client to read an answer, s.
 ANSWER_SECONDS = 30.0
@@ -336,7 +336,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Free this process's hold on the address; another process serves it."""
+        """Give the address up: another process serves it."""
         self._server.server_close()
 
 

@@ -60,7 +60,7 @@ class TakenUp:
     def __init__(self, settings: Settings, maker: Maker) -> None:
         self._settings, self._maker = settings, maker
         self._mapping = in_force.mapping(settings)
-        #: Offsets of each partition: the next to buffer, the next to commit, and the committed one.
+        #: For each partition the next offset to buffer, the next to commit, and the committed one.
         self.following: dict[TopicPartition, int] = {}
         self.done: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}

@@ -99,7 +99,7 @@ class Topology:
     claims: dict[int, int] = field(default_factory=dict)
     publisher: Publisher | None = None
     _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
-    #: Number of input records that were deleted before they were read, since the process began, by topic.
+    #: Number of input records deleted unread since the process began, by topic.
     lost_records: Counter[str] = field(default_factory=Counter)
 
     @property

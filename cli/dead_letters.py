@@ -1,7 +1,7 @@
 """``trueup letters``: what is in the dead-letter topic, and why; ``trueup letters send`` sends records again.
 
 A record is sent again to its own topic and partition, with its key, value, headers and Kafka timestamp. An additional
-header names its first place. By this header, a record that was already sent again is recognised, and is not sent twice.
+header names its first place. By this header, a record that was sent again is recognised, and not sent twice.
 """
 
 import argparse

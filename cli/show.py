@@ -93,8 +93,8 @@ def running(settings: Settings) -> Settings:
 
     Print for which streams the file now says something else.
 
-    The settings are returned unchanged if no worker has announced policies. If the policies cannot be read, that is
-    printed, and the settings are also returned unchanged.
+    The settings are returned unchanged if no worker has announced policies, or if these cannot be read; the latter is
+    printed.
     """
     try:
         newest = asyncio.run(_newest(settings))

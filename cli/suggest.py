@@ -246,7 +246,7 @@ def propose(
 
 
 def _of_chance(silent: int, reasons: list[str]) -> None:
-    """Explain labels of a known chance: each label must be reported, and nothing else is needed."""
+    """Explain labels of a known chance: it is enough that each label is reported."""
     reasons.append(
         "The chance of each label is known (label_rate): labels stand for those without, and silence for none."
     )

@@ -21,8 +21,8 @@ RESAMPLES = 1000
 SEED = 20_130_201
 #: With fewer resolved forecasts there is no interval.
 FEWEST = 200
-#: Days of a block. Forecasts of one day share their luck: blocks of one day miss a third of the variance, blocks of
-#: three days a ninth.
+#: Days of a block. Forecasts of a day share luck: blocks of one day miss a third of the variance, blocks of three days
+#: a ninth.
 DAYS = 3
 #: Fewest blocks. Fewer say little about how blocks differ.
 BLOCKS = 10

@@ -68,8 +68,7 @@ def configurations(
     Raises SettingsError if one is not allowed, or two have the same name.
 
     ``settings``: give the present plan, and the default calibrator for plans that name none.
-    ``calibrators``: ``NAME`` or ``NAME:option=value,...``. Each plan is replayed with it wherever one probability is
-    forecast.
+    ``calibrators``: ``NAME`` or ``NAME:option=value,...``: each plan with it wherever one probability is forecast.
     ``files``: streams files (TOML), which are the plans. Without any, the present plan is the only one.
     ``challengers``: for each plan, replay first the plan, then the plan with each challenger in place of its champion.
     """

@@ -30,7 +30,7 @@ class Scorecard:
     two_bin_error: float
     #: Largest ``ece`` of a full window of 5,000 outcomes on one partition, as in a worker; None before the first.
     worst_window_ece: float | None
-    #: Mean Brier score, and mean log loss in nats with forecasts clipped to [1e-6, 1 - 1e-6].
+    #: Mean Brier score; mean log loss in nats, with forecasts clipped to [1e-6, 1 - 1e-6].
     brier: float
     log_loss: float
     #: Share of forecasts that lie on the wrong side of 1/2.

@@ -35,7 +35,7 @@ from streams.kafka.writer import append
 from streams.records.limits import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target_of
 
-#: Shortest retention of the routes, ms: the router must have time to read them before brokers delete them.
+#: Shortest retention of routes, ms, so that the router reads them before they are deleted.
 _ROUTED_MS: Final = 86_400_000
 
 

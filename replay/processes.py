@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from agents import compiled
 
 T = TypeVar("T")
-#: Number of records that one process derives in about a second, which is the time that other processes take to start.
+#: Number of records that one process derives in about a second; others take as long to start.
 FEW: Final = 10_000
 #: Seconds between two looks at the progress of the processes.
 LOOK_SECONDS = 0.1

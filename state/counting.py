@@ -43,7 +43,7 @@ class _Counted:
     course: Course | None = None
     distribution: Distribution | None = None
     history: History | None = None
-    #: Scores of classes or numbers; None before the first event, which shows how many classes or levels there are.
+    #: Scores of classes or numbers; None before the first event, which shows the number of classes or levels.
     vectors: Live[VectorHistory] | None = None
     #: Scores, by layout and slot; None until there are any.
     segments: dict[bytes, dict[int, Live[Any]]] | None = None

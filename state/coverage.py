@@ -24,7 +24,7 @@ FEWEST: Final = 20
 #: After `OFTEN` labels, only every `EVERY`-th label is looked at, because a look takes 2 us interpreted.
 OFTEN: Final = 100
 EVERY: Final = 8
-#: A stream becomes covered when the expected share reaches the first of these, and uncovered below the second.
+#: A stream becomes covered at the first expected share, and uncovered below the second.
 COVERED: Final = 0.5
 UNCOVERED: Final = 0.4
 #: How many more such steps from one share to the other are expected while labels are late. They are late if two things
@@ -61,9 +61,9 @@ class Coverage:
     In a stream that is younger than its delays few have a label yet. The older half's share is then above the newer's,
     and the part without a label is taken to shrink as much again, `AHEAD` times. Two signs must say that labels are
     late rather than missing. *Ages*: forecasts get labels at all ages up to the stream's own. If all come soon or at
-    one age, the others would have theirs. *Scores*: labelled forecasts have the same mean score as all (in log-odds,
-    their place). If labels are chosen by score, or one class comes first or only, the means differ as far as scores
-    tell classes apart. Scores that are all equal are no such sign.
+    one age, the others would have theirs. *Scores*: labelled forecasts have the mean score of all (in log-odds, their
+    place). If labels are chosen by score, or one class comes first or only, the means differ as far as scores tell
+    classes apart. Equal scores are no such sign.
 
     From `FEWEST` labels on, a stream is uncovered until the share to expect is `COVERED`, and again when it is below
     `UNCOVERED`. What a covered stream learns overstates a rate by at most the inverse of the true share.
@@ -92,7 +92,7 @@ class Coverage:
     def __init__(self) -> None:
         #: Labels, except those of the first `LEAST` forecasts.
         self.labels = 0
-        #: Whether most forecasts get no label, as far as is known.
+        #: Whether most forecasts get no label.
         self.uncovered = False
         #: Stream time at which ``uncovered`` last changed, ms; 0 if it never has.
         self.since_ms = 0

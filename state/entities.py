@@ -145,7 +145,7 @@ def _found(row: bytes, number: bytes) -> int:
 
 
 def _since(row: bytes, at: int) -> int:
-    """Return the time at which the entity of an entry first taught; ``at`` is where the entry begins."""
+    """Return when the entity of an entry first taught; ``at``: where the entry begins."""
     since: int = _since_at(row, at)[0]
     return since
 

@@ -263,7 +263,7 @@ def kind_of(key: bytes) -> Kind[Any]:
 
 
 def shown(key: bytes) -> str:
-    """Return the name of a row's kind for people, by the row's key."""
+    """Return the name of a row's kind, for people."""
     kind = KINDS.get(key[:1])
     if kind is None:
         return f"the row {key!r}"

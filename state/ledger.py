@@ -208,7 +208,7 @@ class LedgerRow:
         return self.names[_NAMES.size + self.names[4] :].decode()
 
     def admits(self, y: float) -> bool:
-        """Whether the event's forecast can have this outcome. Without a forecast, any outcome is possible."""
+        """Whether the event's forecast can have this outcome; without a forecast, always."""
         if self.status <= EARLY:
             return True
         return y in (0.0, 1.0) if self.kind == PROBABILITY else forecasts.admits(self.raw, y)

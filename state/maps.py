@@ -17,8 +17,8 @@ from state.policy import Policy
 #: probability. An error of `ROUNDED` is also allowed, because no decision depends on it.
 TOLERANCE: Final = 1e-3
 ROUNDED: Final = 1e-7
-#: Near a jump that no calibrator announces, the error may be larger. This is the largest such distance from the jump,
-#: in log-odds of the raw forecast.
+#: Near a jump that no calibrator announces, the error may be larger: within this distance, in log-odds of the raw
+#: forecast.
 NARROW: Final = 1e-6
 #: Points of every table, in log-odds: up to ±`FINE` in steps of `FINE_STEP`, then up to ±`COARSE` in steps of
 #: `COARSE_STEP`.

@@ -110,8 +110,7 @@ class Policy:
     #: Path of the record's field with the version of the model; each version has a calibrator of its own
     #: (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
     model_version: str = ""
-    #: Whether a new version of the model begins with the map of the version before; otherwise with raw scores. Not in
-    #: the recipe.
+    #: Whether a new version begins with the map of the version before, or with raw scores. Not in the recipe.
     carry_over: bool = True
     #: The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
     version: str = ""

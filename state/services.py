@@ -53,8 +53,8 @@ class Services:
         self._by_names: dict[bytes, Service] = {}
         #: The present service of each version of a model, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
-        #: The one live copy of each row's value, by stream and key. There is only one because a promoted challenger
-        #: still learns from its earlier tickets.
+        #: The one live copy of each row's value, by stream and key. A promoted challenger still learns from its earlier
+        #: tickets, so there is only one.
         self._values: dict[str, dict[bytes, Any]] = {}
         self._held = 0
         #: The keys in `_by_names`, by stream.

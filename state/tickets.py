@@ -203,7 +203,7 @@ class Tickets(Fold):
         return row
 
     def _answered(self, forecast: Forecast, row: LedgerRow, calibrator: str, config: str, said: Said) -> None:
-        """Make the answer to a forecast from its row. It is the same when the forecast is repeated."""
+        """Answer a forecast from its row; a repeated one gets the same answer."""
         band, points, low, high, why = said
         served = (
             forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, calibrator, config, row.version,

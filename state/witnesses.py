@@ -2,8 +2,8 @@
 
 Rows expire and forecasts mature in stream time, which never falls. So one record from a clock that runs ahead must not
 move it. A record more than `SLACK` ahead is a witness and does not move stream time. When `SEVERAL` witnesses have
-come, stream time moves to the earliest of them, and on to each further one that is within the slack. So after a quiet
-night three records are enough. A single witness is forgotten after `MEMORY` applied records.
+come, stream time moves to the earliest of them, then on to each that is within the slack. So after a quiet night three
+records are enough. A single witness is forgotten after `MEMORY` applied records.
 
 Entries of expiry queues are ordered by stream time. So the entry of a witness's row waits here until stream time
 reaches the witness, or the witness is forgotten.

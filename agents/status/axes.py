@@ -36,7 +36,7 @@ class Scale(ABC):
     last: float
 
     def at(self, value: float) -> float:
-        """Return the position of a value. For a value beyond the axis, it is the position of the axis's end."""
+        """Return the position of a value; for one beyond the axis, that of the axis's end."""
         return self.first + (self.last - self.first) * min(max(self.part(value), 0.0), 1.0)
 
     @abstractmethod

@@ -3,8 +3,8 @@
 The dashboards are ``overview.toml``, ``stream.toml`` and ``operations.toml``: their keys are the attributes of classes.
 Queries are written without the matchers that all of them have, see `matched`.
 
-The typed builders are our own, because the newest release of Grafana's SDK on PyPI describes Grafana 10.1. Its scatter
-panel, which draws the reliability diagram, has a different schema than that of Grafana 11.
+The typed builders are our own: the newest Grafana SDK on PyPI describes Grafana 10.1, whose scatter panel, the
+reliability diagram, has another schema than that of Grafana 11.
 """
 
 import re
@@ -55,7 +55,7 @@ def matched(expr: str, *, of_a_stream: bool) -> str:
 
 
 def _levels(given: Sequence[Any]) -> tuple[Level, ...]:
-    """Return levels from a list of a colour, then in turns a value and the colour from that value on."""
+    """Return levels: a colour, then in turns a value and the colour from there on."""
     return ((None, given[0]), *zip(given[1::2], given[2::2], strict=True))
 
 
@@ -110,7 +110,7 @@ class Panel:
     #: What it shows; and what to make of it.
     title: str
     description: str
-    #: In a table or a scatter panel, there is one query for each column, and they are joined by ``by``.
+    #: In tables and scatter panels, one for each column; they are joined by ``by``.
     queries: Sequence[Query]
 
     kind: Kind = "timeseries"
@@ -151,7 +151,7 @@ class Panel:
         return self.kind != "timeseries"
 
     def json(self, number: int, x: int, y: int) -> dict[str, Any]:
-        """Return the panel at its place, as Grafana imports it."""
+        """Return the panel with its place."""
         made: dict[str, Any] = {
             "id": number,
             "type": self.kind,

@@ -1,7 +1,7 @@
 """The runbook as a dashboard: a panel for each entry, so that links to it work wherever Grafana runs.
 
-The text is that of ``docs/how-to/runbook.md``. Links to other pages become plain words, because Grafana does not have
-those pages.
+The text is that of ``docs/how-to/runbook.md``. Links to other pages become plain words, because Grafana lacks those
+pages.
 """
 
 import re

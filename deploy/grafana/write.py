@@ -23,7 +23,7 @@ def linked(rules: str) -> str:
 
 
 def written() -> dict[Path, str]:
-    """Return the text of each file, with a line for each panel, because Kubernetes bounds the size of a file."""
+    """Return the text of each file, a line for each panel: Kubernetes bounds the size of a file."""
     documents = {each.uid: each.json() for each in DASHBOARDS} | {runbook.UID: runbook.document()}
     return {
         DIRECTORY / f"{uid.removeprefix('trueup-')}.json": _PANEL.sub(

@@ -10,7 +10,7 @@ from replay.audit.plan import NAMED
 
 @dataclass
 class Followed:
-    """Counts of compared source records, and of records that come from them."""
+    """Counts of compared records that come from sources."""
 
     #: Source records that intake has committed.
     records: int = 0

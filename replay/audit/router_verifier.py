@@ -113,7 +113,7 @@ class RouterVerifier:
             self._recent[key[-DIGEST:]] = topic, offset
         #: Where the last entry begins: if the router is killed, it may send that entry's outputs again.
         self._begins = (0, 0)
-        #: Records that were derived but not found yet; and records that were found but not derived yet.
+        #: Records derived but not found yet; and records found but not derived yet.
         self._lacking: dict[bytes, _Made] = {}
         self._strange: dict[bytes, FoundRecord] = {}
 

@@ -63,7 +63,7 @@ def completed(labels: Floats, known: Integers, made: Integers, column: Column) -
     """Return which zeros nobody reported, [n]. Other labels without a time become known when most were; say so.
 
     Zeros are silence if at least half of them have no time. If the other labels without a time were left out, they
-    would become zeros, too. So they become known at the age by which `_MOST_KNOWN` of those with a time were known.
+    would become zeros, too. So they are known at the age by which `_MOST_KNOWN` of those with a time were.
 
     Raises TableError if none of the ones has a time.
     """

@@ -94,8 +94,7 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Rows of cells as `encode` packed them. A cell's row is removed when the cell changes, and is packed again
-        #: later.
+        #: Rows of cells as `encode` packed them. The row of a cell that changes is removed, and packed again later.
         self._packed: dict[int, bytes] = {}
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; integers keep it exact
         self._start()

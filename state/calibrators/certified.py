@@ -81,13 +81,13 @@ class Certified(Calibrator):
     others came, so there are at most 1 + D_c of them, each adds at most e_{c+1}, and M_c has not fallen. The same from
     below. A revision moves Σ |W_c| by at most 1. ∎
 
-    Scores of a cell lie within two intervals, so s_c is at most half of that: for prompt outcomes, known before any of
-    them, G is at most .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come
-    before there is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the
-    outcomes of *one cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a
-    guarantee below D / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these
-    average at most one half and only ones follow, or above one half and only zeros follow, they are D / 2 off from the
-    only calibrated scores.
+    Scores of a cell lie within two intervals, so s_c is at most half of that: for prompt outcomes, in advance, G is at
+    most .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come before there
+    is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the outcomes of *one
+    cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a guarantee below D
+    / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these average at most one
+    half and only ones follow, or above one half and only zeros follow, they are D / 2 off from the only calibrated
+    scores.
 
         M_c = `ONE` + patience sqrt(V_c) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 

@@ -11,8 +11,8 @@ from typing import ClassVar, NamedTuple
 from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
 
-#: How many of the last outcomes teach shift and scale, and how many count for the start. With 500, windows after a
-#: change are a third worse; losses are within .3 % of each other (`docs/explanation/calibrators.md`).
+#: How many last outcomes teach shift and scale; and the fewest. With 500, windows after a change are a third worse;
+#: losses are within .3 % of each other (`docs/explanation/calibrators.md`).
 WINDOW, FEWEST = 250, 20
 #: Weight of the newest outcome in the fast place.
 FAST = 0.3

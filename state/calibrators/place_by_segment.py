@@ -23,7 +23,7 @@ from state.forecasts import Law
 
 #: Weights before there is evidence, of the place without segments, with shifts, with scales, with both.
 PRIOR = (0.9, 0.04, 0.02, 0.04)  # not Final: mypyc finds such a tuple unset when it is passed on
-#: How many outcomes the starting value 0 counts as, in a shift and in the logarithm of a scale.
+#: Outcomes that the first value, 0, counts as: in a shift, and in the logarithm of a scale.
 IN_SHIFT: Final = 10.0
 IN_SCALE: Final = 20.0
 #: Outcomes of a slot after which one counts half.

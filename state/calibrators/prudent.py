@@ -167,7 +167,7 @@ class Prudent(Calibrator):
         return self._drawn.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the draws' error. It assumes that all delays are those of drawn outcomes."""
+        """Return the bound on the draws' error. All delays count as those of drawn outcomes."""
         drawn = self._drawn.learnt
         return self._drawn.bound(self._delay(outstanding)) if drawn else None
 

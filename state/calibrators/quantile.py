@@ -178,7 +178,7 @@ class Quantile(Recalibrator):
         return self._awaited.most()
 
     def _alike(self, outstanding: int) -> float:
-        """Return C for a number of outstanding forecasts."""
+        """Return C at this D."""
         n, covered = self.learnt, sum(self._counts[: self._anchor + 1])
         if not 0 < covered < n:
             return 1.0

@@ -25,7 +25,7 @@ CELLS: Final = len(EDGES) + 1
 #: the past. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of the days have a shift
 #: above .25.
 RECENT: Final = 7
-#: Memory of earlier days with forecasts: with each new day, a day's weight falls by the factor 1 - 1/MEMORY.
+#: Memory in days with forecasts: with each new one, a day's weight is multiplied by 1 - 1/MEMORY.
 MEMORY: Final = 32
 #: Earlier days, and recent forecasts, needed for a comparison.
 ENOUGH: Final = 7

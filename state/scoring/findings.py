@@ -7,7 +7,7 @@ from state.scoring.ages import FEWEST_EACH, Ages, words
 
 #: Fewest outcomes before there are findings.
 FEWEST: Final = 100
-#: If the label changes less often within a record time than this share of the expected number, outcomes share causes.
+#: Outcomes share causes if labels change within a record time less often than this share of the expected number.
 TURNS: Final = 0.5
 #: Shares from which there is a finding: outcomes in the last tenth of the time to live; outcomes after maturity; the
 #: difference between the age distributions of two labels; forecasts that expire.

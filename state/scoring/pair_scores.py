@@ -250,7 +250,7 @@ def observe(
 
     Raises ValueError if ``second`` has another kind or other levels than the events before.
 
-    ``first, second``: forecasts of one kind; if of classes, of the same number of classes.
+    ``first, second``: forecasts of one kind; of classes, both of the same number.
     ``y``: the outcome: the number of a class, or a number.
     """
     values: Classwise | Sequence[float] = (

@@ -84,8 +84,7 @@ class Ranking:
         if not n or not m:
             return NONE
         zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
-        # For an event in a cell: the share of zeros below it if it is a one, or the share of ones above it if it is a
-        # zero.
+        # For an event in a cell: if it is a one, the share of zeros below it; if a zero, the share of ones above it.
         below = (np.cumsum(zeros) - zeros / 2.0) / n
         above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
         area = float(ones @ below) / m

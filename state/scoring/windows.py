@@ -109,7 +109,7 @@ class Windows(Generic[T]):
         self._events = 0
         self._start = 0
         #: By kind: the worst window, the logs of the summed wealth of closed windows and of the largest wealth at a
-        #: look. The mappings are replaced, never changed, because all new histories share them.
+        #: look. They are replaced, never changed: all new histories share them.
         self._worst: Mapping[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero())) if none is None else none
         self._won: Wealth = _NOT_WON
         self._most: Wealth = _NOTHING_YET

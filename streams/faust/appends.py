@@ -29,8 +29,8 @@ log = logging.getLogger("trueup")
 BACKOFF: Final = 0.1
 #: Wait for all in-sync replicas.
 ACKS: Final = -1
-#: Share of an attempt that a leader may wait for its replicas. After that the leader answers that it still waits, so it
-#: does not count as silent.
+#: Share of an attempt that a leader may wait for its replicas. Then the leader answers that it waits, so it does not
+#: count as silent.
 REPLICAS: Final = 0.75
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
 #: Connections to each broker. Requests take turns on them, so that one does not wait for the answers to others.
@@ -49,7 +49,7 @@ class Appender:
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
         self._client = client
         self._number = count()
-        #: Why the last attempt to append to a partition failed. The entry goes when an append is acknowledged.
+        #: Why the last append to a partition failed, until one is acknowledged.
         self.refused: dict[TopicPartition, str] = {}
 
     async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:

@@ -1,9 +1,9 @@
 """Decides, in the group's leader, which worker serves each partition and which workers keep copies of its state.
 
-Faust's assignor would read copies with the consumer of the inputs, and assign partitions unevenly because of them. Here
-a partition stays with its worker or moves to a worker that has a copy. A worker that serves too few partitions first
-makes copies, and takes the partitions over when the copies are whole. So nobody waits for a restore. If no copies are
-configured, partitions move at once.
+Faust's assignor reads copies with the consumer of the inputs, and so assigns partitions unevenly. Here a partition
+stays with its worker or moves to a worker that has a copy. A worker that serves too few partitions first makes copies,
+and takes the partitions over when the copies are whole. So nobody waits for a restore. Without copies, partitions move
+at once.
 
 Workers of two builds may be in one group. A build with another arithmetic cannot derive the answers since the last
 checkpoint again. So a worker says which version a partition needs, and only workers of that version get it. If there is
@@ -94,7 +94,7 @@ def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
 
 
 def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: bool) -> None:
-    """Move partitions to workers that serve fewer and have a copy (with ``cold``, also to workers without a copy)."""
+    """Move partitions to workers that serve fewer and have a copy; with ``cold``, to any that serve fewer."""
     may = _may(before)
     while True:
         fuller = [(o, name) for name in after for o in _fuller(after, name)]
@@ -191,8 +191,8 @@ class Assignor(PartitionAssignor):
         super().__init__(cast("Any", app), replicas=replicas)
         #: Copies are reported as partitions of topics that do not exist, so that no consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
-        #: The version of a worker's answers is reported in the same way; so are partitions that it could not take up,
-        #: and partitions that nobody serves.
+        #: In the same way: the version of a worker's answers, partitions that it could not take up, and those that
+        #: nobody serves.
         self._arithmetic, self._needs = f"{app.conf.id}-arithmetic", f"{app.conf.id}-needs"
         self._unserved = f"{app.conf.id}-unserved"
         #: Returns the partitions of which this worker has a whole copy.

@@ -115,8 +115,8 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def close(self) -> None:
         """Do nothing. Faust calls this when partitions move during a stop, and the stop itself closes the consumer.
 
-        Faust's method would close the connections during a commit, which then tries again for ever, and would not stop
-        the fetcher.
+        Faust's method would close the connections during a commit, which then retries for ever, and leave the fetcher
+        running.
         """
 
     async def _gather_remaining_tasks(self) -> None:

@@ -27,7 +27,7 @@ def deleted(tp: TP | TopicPartition, position: int, earliest: int, end: int) -> 
     """Return whether records from a position on were deleted. The brokers have said that the position is out of range.
 
     If they were not deleted, ask for the position again: a leader that has just been elected may lack an offset that it
-    has a moment later. Whether records were cut behind the position is found out by their epoch.
+    has a moment later. The epoch says whether records were cut behind it.
 
     ``earliest, end``: where the topic begins and ends now.
 

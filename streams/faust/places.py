@@ -82,8 +82,8 @@ class Places:
     def uncommitted(self) -> dict[TP, int]:
         """Return the offsets to commit for inputs whose committed offset does not fit the state.
 
-        The committed offset says how far all records are answered. It may be behind the state, while no new record
-        comes to move it. Or somebody may have set it ahead of the state.
+        The committed offset says how far all records are answered. It may be behind the state, with no new record to
+        move it. Or somebody has set it ahead of the state.
         """
         found = {}
         for tp, committed in self.committed.items():

@@ -1,7 +1,7 @@
 """Progress of a worker in restoring its state from the changelog, for its log and metrics.
 
-The changelog is compacted, so an offset need not hold a row. What is left is counted in offsets, because brokers know
-only those. The rate is given in offsets and in rows.
+The changelog is compacted, so an offset need not hold a row. What is left is in offsets, as brokers know only those;
+the rate is in offsets and rows.
 """
 
 from collections import deque

@@ -108,8 +108,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def vet(self, partitions: Iterable[int]) -> list[int]:
         """Set aside the databases of claimed partitions that are damaged or cannot be brought up to date.
 
-        A database cannot be brought up to date if its rows come from another changelog, if the changelog lacks them, or
-        if they are so old that later deletions may have been compacted away.
+        The latter is so if their rows come from another changelog, the changelog lacks them, or they are so old that
+        later deletions may have been compacted away.
 
         Raises KafkaError or TimeoutError if the brokers do not describe the changelog. Returns the partitions that were
         set aside. Their whole changelog must be restored.
@@ -199,7 +199,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             if last:
                 self.store.begin(partition, last, offset)
             last = part
-        self._require_claim(partition, claim)  # the partition may also move during the rest after the last slice
+        self._require_claim(partition, claim)  # it may also have moved during the rest after the last slice
         self.store.write(partition, last, offset, now())
         probe(2)
 

@@ -47,8 +47,7 @@ class RocksStore(rocksdb.Store):
     database takes its place and recovery fills it. If it is found later, the partition cannot be read or written until
     `anew`: otherwise a write in progress would begin an incomplete database.
 
-    Damage often affects several databases of a disk. So after the first damaged one, `vet` reads all rows of the
-    others.
+    Damage often affects several databases of a disk. So after the first one, `vet` reads all rows of the others.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
@@ -333,8 +332,7 @@ class RocksStore(rocksdb.Store):
     def size(self, partition: int) -> tuple[int, int]:
         """Return RocksDB's estimates of the number of rows and of their bytes; 0 if the database is closed or damaged.
 
-        The thread of the metrics calls it. It opens no database, because the database of a partition that is moving
-        would stay open.
+        The metrics' thread calls it. It opens no database: that of a moving partition would stay open.
         """
         db = self._dbs.get(partition)
         if db is None:

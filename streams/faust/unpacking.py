@@ -360,7 +360,7 @@ def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _:
     consumer._fetcher._records = Fetches(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
-# The class is set for the whole process: all its consumers read with it.
+# Set for the whole process: all its consumers use it.
 fetcher.MemoryRecords = RecordSet
 FetchResult.getall = _portion
 _aiokafkas_backoff: Final = FetchResult.calculate_backoff

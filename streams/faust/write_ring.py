@@ -12,8 +12,7 @@ from typing import cast
 import rocksdict
 
 #: Key of the number of writes to a database (u64), and slots for the last of them. RocksDB's log holds at most three
-#: write buffers, 48 MB by default. It would hold more writes than there are slots only if each write were smaller than
-#: a fence.
+#: write buffers, 48 MB by default. It would hold more writes than slots only if each write were smaller than a fence.
 WRITES, RING = b"__trueup\0writes__", 1 << 16
 
 

@@ -103,7 +103,7 @@ class Configuration(NamedTuple):
 async def configuration(
     send: Send, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC, keys: list[str] | None = None
 ) -> Configuration:
-    """Return one configuration, or some of its keys. A broker's configuration is known only to that broker."""
+    """Return one configuration, or some of its keys. Only a broker itself knows its own configuration."""
     response = await send(DescribeConfigsRequest([(kind, name, keys)]))
     ((error, message, *_, entries),) = response.resources
     return Configuration(error, message or "", {entry[0]: entry[1] for entry in entries})

@@ -43,7 +43,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
     Raises ValueError if ``command`` cannot be read, or names no program.
 
     ``given``: returns the present token; None: use ``command``.
-    ``command``: prints the token. It runs at first and after 4/5 of each token's life, without a shell, for at most
+    ``command``: prints the token. It runs now and after 4/5 of its life, without a shell, for at most
     `COMMAND_SECONDS`.
     ``extensions``: SASL extensions that are sent with the token.
     """
@@ -123,8 +123,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 class TokenExchange(conn.OAuthAuthenticator):  # type: ignore[misc]  # aiokafka ships no type hints
     """One sign-in by a token.
 
-    A broker refuses a token with a message. The sign-in fails only after the client has answered this message (RFC
-    7628, 3.2.3). aiokafka takes the message for success, and its requests then get no answer.
+    A broker refuses a token with a message. Sign-in fails only after the client has answered (RFC 7628, 3.2.3).
+    aiokafka takes the message for success, and then its requests get no answer.
     """
 
     async def step(self, said: bytes | None) -> tuple[bytes, bool] | None:

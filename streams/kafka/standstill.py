@@ -3,7 +3,7 @@
 import asyncio
 from math import inf
 
-#: How long the number of offsets that are left may stay the same, s. A cluster takes less time to replace a broker.
+#: How long the number of offsets left may stay the same, s: longer than a cluster takes to replace a broker.
 STILL_SECONDS = 60.0
 
 

@@ -41,8 +41,7 @@ async def batches(
 
     ``whole``: whether every record must still be there.
     ``committed``: whether records of open and aborted transactions are skipped.
-    ``starts``: the partitions to read, each from this offset, or from the first kept one if that is later; None: all
-    partitions from the first kept offset.
+    ``starts``: the partitions to read, each from this offset or the first kept one; None: all from the first kept one.
     ``last``: read only this many last offsets of each partition; None: all.
     ``left_out``: returns the offsets of a partition that are left out, each with the reason
     (`streams.records.skips.why`).

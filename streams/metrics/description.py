@@ -305,7 +305,7 @@ def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, 
 
 
 def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the ages of a stream's outcomes. If the configuration does not fit them, say in words what to set."""
+    """Return the ages of a stream's outcomes; and in words what to set if the settings do not fit them."""
     held = list(found.of(kinds.AGES, stream).values())
     if not held:
         return None

@@ -33,8 +33,7 @@ class Exposition:
 
     def __init__(self, policies: Policies, app: str = "") -> None:
         self._policies, self._app = policies, app
-        #: By stream: the rows from which it was last written, and its lines by metric. The stream that was written last
-        #: comes last.
+        #: By stream: the rows from which it was last written, and its lines by metric; the latest stream comes last.
         self._written: dict[str, tuple[list[object], dict[str, bytes]]] = {}
 
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> bytes:

@@ -57,8 +57,8 @@ class Gauges(Folding):
 
     ``most_streams``: the most streams with series of their own, see `Slots`. Others take no time in a scrape.
     ``sampler``: reads what is not in the state: lag, buffers, store sizes, readiness.
-    ``policies``: how streams are configured. Streams that are named there have series. Ages of outcomes are compared
-    with the settings.
+    ``policies``: how streams are configured. Named streams have series. Ages of outcomes are compared with the
+    settings.
     ``clock``: returns the time, s; decides when slots change hands.
     ``app``: label of every series that is not of one stream; empty: no label.
     """
@@ -93,8 +93,7 @@ class Gauges(Folding):
             if not self.slots.take(stream):
                 del held.rows[stream]
         self._counters["opened_partitions"].inc()
-        # Counters start at zero, so that increase() sees the first events. Those of a new stream start with its first
-        # batch.
+        # Start at zero, so that increase() sees the first events; for a new stream, with its first batch.
         for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden_streams else [])):
             policy = self._policies.of(stream) if stream else None
             untaught = policy is not None and (policy.entity or policy.label_rate)

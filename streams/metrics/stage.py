@@ -135,7 +135,7 @@ class Folding(StageMetrics):
         self._stages[step].observe(seconds)
 
     def _fared(self, counter: str, names: Sequence[str], fates: Sequence[int]) -> None:
-        """Count records by fate. ``names`` are the names of the fates."""
+        """Count records by fate; ``names``: the fates."""
         for labels, n in zip(by_topic(names), fates, strict=False):
             if n:
                 self._counters[counter].labels(*labels).inc(n)

@@ -244,8 +244,7 @@ class PartitionBuffer:
     def acknowledged(self, batch: Batch) -> None:
         """Note that all effects of a batch are acknowledged.
 
-        Raises RuntimeError if an earlier batch is not acknowledged, because offsets are committed up to the end of this
-        batch.
+        Raises RuntimeError if an earlier batch is not acknowledged: offsets are committed up to the end of this one.
         """
         if self.out.popleft() is not batch:
             raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")

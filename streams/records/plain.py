@@ -210,8 +210,8 @@ def _closed(value: bytes, at: "i64") -> "i64":
 class PlainDecoder:
     """Decodes plain records. After records that are not plain, it tries less and less often.
 
-    ``carrier, of_intake``: carry headers from forecasts to answers: the first for records of trueup's producers, the
-    second for those of intake.
+    ``carrier, of_intake``: carry headers from forecasts to answers, for records of trueup's producers and for those of
+    intake.
     ``key_bytes``: longest key.
     """
 
@@ -220,8 +220,7 @@ class PlainDecoder:
         self._key_bytes = key_bytes
         self._carrier, self._of_intake = carrier, of_intake
         self._read = Plain()
-        #: Streams whose forecasts are one probability and at most an entity: the stream's name, and the field of the
-        #: entity.
+        #: Streams whose forecasts are one probability and at most an entity; each with the field of the entity.
         self.streams: dict[str, tuple[str, bytes]] = {}
         #: For forecasts and outcomes: how many records to leave to the other decoder after the next failure, and how
         #: many now.

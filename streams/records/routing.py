@@ -48,7 +48,7 @@ def target(stream: str, event_id: str, shards: int) -> str:
 
 
 def target_of(policies: Policies, stream: str, event_id: str) -> str:
-    """Return the key under which the records of an event go to a stream, as the stream's policy says."""
+    """Return the key of an event's records by the stream's policy."""
     policy = policies.of(stream)
     return target(stream, event_id, policy.shards if policy else 1)
 

@@ -106,7 +106,7 @@ def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN
     """Decode a value by the schemas of the source's files; raises Unfit unless exactly one fits."""
     if data.startswith(_SINGLE) and len(data) >= _HEAD:
         # A plain record may also begin with these bytes: one in 65,536 whose first field is a double. It becomes a dead
-        # letter. If it were read as plain, a record of another schema could be taken for one.
+        # letter: read as plain, a record of another schema could be taken for one.
         made = schemas.get(data[2:_HEAD])
         if made is None:
             known = ", ".join(each.hex() for each in schemas)

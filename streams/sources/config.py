@@ -30,7 +30,7 @@ SETTINGS: Final = (
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-#: The most sources, the most topics of a source, and the longest file of a schema in bytes.
+#: The most sources, the most topics of a source, and the longest file of a schema, bytes.
 _MOST: Final = 200
 _SCHEMA_BYTES: Final = 1 << 20
 #: The most schemas of one source. A value without a fingerprint is tried with each.

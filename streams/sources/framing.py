@@ -2,10 +2,10 @@
 
 - Before the value: the byte 0 and the schema's id, 4 bytes big-endian. For Protobuf, the place of the message follows.
 - In the header ``__value_schema_id`` or ``__key_schema_id``: the byte 1 and the schema's GUID, 16 bytes, or the byte 0
-and its id. For Protobuf, the place of the message follows there.
+  and its id. For Protobuf, the place of the message follows there.
 
 The place of a message is its index in the file, then the index in that message, and so on. It is written as the number
-of indices and then each index, all as zigzag varints; the first message is a single 0. This is Confluent's wire format.
+of indices and the indices, all zigzag varints; the first message as a single 0. It is Confluent's wire format.
 """
 
 from typing import NamedTuple

@@ -87,7 +87,7 @@ class Maps:
         self._maps: dict[str, tuple[StreamMap, ...]] = {}
         #: By partition: the claim of its worker, and when that worker last said that it is alive.
         self._alive: dict[int, tuple[int, float]] = {}
-        #: Number of records that could not be read, for example because of a later format.
+        #: Number of records that could not be read, such as those of a later format.
         self.unreadable = 0
         self._loaded = threading.Event()
 
@@ -127,7 +127,7 @@ class Maps:
         return dict(self._maps)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the topic has been read to the end that it had at first; return whether it has."""
+        """Wait until the topic is read to the end that it had; return whether it was."""
         return self._loaded.wait(timeout)
 
     # -- taking records --------------------------------------------------------------------------------------------
