@@ -237,7 +237,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             replace(PLAIN, segments=("country",)),
             "row 3 has 5 cells, and the header names 6",
         ),
-        (timed("2 days 03:04:05"), PLAIN, "which is no date; --time needs a column with dates"),
+        (timed("2 days 03:04:05"), PLAIN, "which is not a date; --time needs a column with dates"),
         (
             f"{HEADER},known\n.5,1,2026-01-01,13.01.2026\n",
             replace(DATED, label_time_format="%d.%m.%Y %H:%M"),
