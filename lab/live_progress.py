@@ -51,7 +51,7 @@ class LiveProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop the display."""
         if self._live:
             self._live.stop()
 

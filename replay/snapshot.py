@@ -56,7 +56,7 @@ class SnapshotPart(NamedTuple):
 
     #: Hash of its file, in hexadecimal digits.
     digest: str
-    #: How many it has.
+    #: Rows in the file.
     rows: int
     #: Records of both inputs that are in the rows.
     applied: int
