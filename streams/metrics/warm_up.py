@@ -24,9 +24,8 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, A
     ``since``: outcomes of later forecasts. ``resolved``: forecasts of the warm-up with an outcome; ``raw``: their mean
     raw probability; ``observed``: what happened (for classes and numbers see `state.scoring.warm_up.WarmUp`).
     ``alarm_log10``: the evidence that these raw forecasts are off. ``why``: why it lasts: ``unknown`` (no outcome is
-    known),
-    ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one), ``unsupported``
-    (outcomes have not supported another answer yet), None once no partition is in it.
+    known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one),
+    ``unsupported`` (outcomes have not supported another answer yet), None once no partition is in it.
     """
     present = serving_now(found, stream, policy)
     held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
