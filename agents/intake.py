@@ -214,7 +214,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._consumer.pause(*full)
         self._consumer.resume(*(self._consumer.paused() - full))
         try:
-            # No extra task fetches: so the fetched records are in the buffer before the partitions can move.
+            # Not in a task of its own, so that fetched records are in the buffer before the partitions can move.
             fetched = await self._consumer.getmany(timeout_ms=1 if self._more else WAIT_MS)
             if self._rest is not None and sum(map(len, fetched.values())) >= COMPANY:
                 self._rest.end()

@@ -40,7 +40,7 @@ STOP_SECONDS: Final = 5.0
 ROOM: Final = 1024
 #: The most maps in flight. They are held in memory.
 FLYING: Final = 100
-#: Why there is no map although the calibrator has one.
+#: Why there is no map although the calibrator could have one.
 TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"
 DAMAGED: Final = "it could not be made: the worker's log says why"
 

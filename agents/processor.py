@@ -313,7 +313,7 @@ class BatchProcessor:
                 await self._send([folded])
 
     async def _tick(self, batch: Batch, served: ServedPartition) -> Folded:
-        """Advance stream time without records, between two checkpoints. Such an entry stands alone in the journal."""
+        """Advance stream time without records, between two checkpoints. Its entry is the only one between them."""
         await self._close_order(served)
         served.engine.begin()
         outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)

@@ -75,7 +75,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
 
     The status is 0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED`
     if the topics, the metrics address, the credentials or the schemas of outputs are wrong. `FAILED` if the brokers
-    cannot be reached for `START_SECONDS`, because a restart may reach them. (It waits for a schema registry.) `FAILED`
+    cannot be reached for `START_SECONDS`, because a restart may reach them; a schema registry is waited for. `FAILED`
     also if a send or the state fails: the process then ends at once, and what was not acknowledged is done again after
     the restart.
     """

@@ -17,10 +17,10 @@ from streams.records.decoding import Decoder
 
 #: For a proposal: fewest forecasts that had time for their outcome, and fewest outcomes of a label.
 FEWEST, FEWEST_EACH = 200, 20
-#: If outcomes of 0 are a smaller share of those of 1, they count as mistakes, not as reported labels.
+#: If outcomes of 0 are less than this share of those of 1, they count as mistakes, not as reported labels.
 SLIP: Final = 0.05
-#: Zeros may be unreported up to some score; at least this share of all forecasts must not exceed it. It is searched in
-#: so many steps.
+#: Zeros may be unreported up to some score, which at least half of all forecasts must not exceed. It is searched in
+#: fiftieths of the forecasts.
 LOW, PARTS = 25, 50
 #: The score decides which forecasts get a label if there is a cut-off such that at least this share has a label above
 #: it, and at most the share `SLIP` below it.
@@ -99,7 +99,7 @@ class _History:
 
 
 def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> list[Seen]:
-    """Read all partitions of a history. Observe one stream, or each stream with the largest first.
+    """Read all partitions of a history. Observe one stream, or each, the largest first.
 
     Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
 

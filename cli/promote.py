@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
 def rollback(options: argparse.Namespace) -> int:
     """Undo the last change in the audit file, which must be a promotion, and return 0.
 
-    Raises SettingsError if the last change is not a promotion, or if the streams file has changed since then, or cannot
-    be read, rewritten or replaced.
+    Raises SettingsError if there is no change, if the last one is not a promotion, or if the streams file has changed
+    since then, or cannot be read, rewritten or replaced.
     """
     with changing() as file:
         audit = file.beside("audit")

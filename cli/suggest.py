@@ -54,7 +54,7 @@ class Proposal:
     revisable_ms: float | None = None
     unlabelled: str | None = None
     reasons: Sequence[str] = ()
-    #: What each setting costs or gains. Some settings are not proposed because they cost something.
+    #: What each setting costs or gains, also those that are not proposed because they cost something.
     prices: Sequence[Price] = ()
 
     @property

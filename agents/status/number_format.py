@@ -66,7 +66,7 @@ def count(value: int | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent with one decimal; <0.1% or >99.9% if it is nearly but not exactly 0 or 1.
+    """Return a share in percent with one decimal; <0.1% or >99.9% if less than .0005 from 0 or 1, but not there.
 
     Examples
     --------

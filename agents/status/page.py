@@ -3,7 +3,7 @@
 Both are inline, and the content policy has their hashes.
 
 Names of streams come from records, so anybody may choose them. Templates escape every text, and the policy forbids the
-browser to run or load anything that is not inline.
+browser to run or load anything else.
 """
 
 import base64

@@ -123,7 +123,7 @@ def described(settings: Settings) -> bytes:
 def mapping(settings: Settings) -> bytes:
     """Return all settings that decide how intake maps source records, as canonical JSON."""
     found = _described(settings)
-    del found["coin"]  # it makes no draws
+    del found["coin"]  # intake draws nothing
     found["sources"] = _sources(mode for mode in settings.modes if not mode.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 

@@ -9,7 +9,7 @@ Workers of two builds may be in one group. A build with another arithmetic canno
 checkpoint again. So a worker says which version a partition needs, and only workers of that version get it. If there is
 none, nobody serves the partition, and all workers say so.
 
-The messages are those of Faust, so a worker without copies can be in the same group.
+The messages are those of Faust, so a worker that knows nothing of copies can be in the same group. It keeps none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -169,7 +169,7 @@ class _Placing:
         return sum(partition in share.copied for share in self._after.values()) < self._copies
 
     def _room(self, owner: str, name: str) -> bool:
-        """Whether a worker may copy one more of an owner's partitions: if that dies, others should get equal parts."""
+        """Whether a worker may copy one more partition of an owner: if the owner dies, all others take equal parts."""
         each, extra = divmod(len(self._after[owner].served) * self._copies, max(len(self._after) - 1, 1))
         full = sum(self._pair(owner, other) > each for other in self._after)
         return len(self._after[name].copied) < self._most and self._pair(owner, name) < each + (full < extra)

@@ -71,7 +71,7 @@ Opened = UnpackedBatch | RefusedBatch
 
 
 def opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
-    """Unpack a batch into the space behind its head, so that nothing is copied."""
+    """Unpack a batch into new memory with room for its head in front, so that no record is copied."""
     try:
         room = unpacked(batch.compression_type, data[HEAD_BYTES:], limit, before=HEAD_BYTES)
     except ExpandsError as exc:

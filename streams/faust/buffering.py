@@ -107,7 +107,7 @@ class Buffering(Member):
                 if self._is_changelog_tp(tp) or tp in self._handed
             }
         except DamagedStoreError as exc:
-            self.repair(exc)  # everything that is assigned seeks again
+            self.repair(exc)  # all assigned partitions seek again
             return
         if positions:
             await self._thread.seek_wait(positions)

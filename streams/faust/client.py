@@ -211,7 +211,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
 
     async def _look_after(self, node_id: int) -> None:
-        """Probe a silent broker until it answers or the cluster replaces it. Log which of both happened."""
+        """Probe a silent broker until it answers or the cluster replaces it. Log which of the two happened."""
         began, told, pause = monotonic(), False, FIRST_PROBE
         try:
             while not await self._reached(node_id):
@@ -275,7 +275,9 @@ def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Conta
 
 
 def idle_ms(attempt: float, most: int) -> int:
-    """Return how long a fetch may wait at a broker, ms, at most ``most``. Any longer, the broker would count as silent.
+    """Return how long a fetch may wait at a broker, ms, at most ``most``.
+
+    After a whole attempt the broker would count as silent, so a fetch waits for at most half of one.
 
     ``attempt``: as in `hasten`, s.
     """

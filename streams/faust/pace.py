@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: Length of a rest as a multiple of the slice before it, and its upper limit, s. Without the limit, a slice in which
-#: the disk or this process stood still would delay those who wait for the end of the work.
+#: Length of a rest as a multiple of the slice before it, and its upper limit, s. Without the limit, the rest after
+#: a slice in which the disk or this process stood still would delay those who wait for the end of the work.
 REST: Final = 3
 LONGEST: Final = 0.1
 

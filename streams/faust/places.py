@@ -24,7 +24,7 @@ class Places:
     ends: Mapping[TP, int]
 
     def applied(self, tp: TP) -> tuple[int, int]:
-        """Return the next offset of an input after the last checkpoint and the journal."""
+        """Return the next offset of an input after the last checkpoint, and after the journal."""
         topic, (fence, journal) = self.inputs.sources.index(tp.topic), self.taken_up[tp.partition]
         return fence[topic], journal.ends(fence)[topic]
 
@@ -71,7 +71,7 @@ class Places:
             self.taken_up[tp.partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
 
     def positions(self) -> dict[TP, int]:
-        """Return the first offset to read of each input: the last applied record, to check that it is the same."""
+        """Return the first offset to read of each input: the last record in the rows, to check that it is the same."""
         found = {}
         for tp in self.committed:
             (fence, _), (_, journal) = self.applied(tp), self.taken_up[tp.partition]

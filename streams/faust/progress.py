@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 #: Time between two log lines, s.
 EVERY: Final = 5.0
-#: The rate is measured over this many last seconds, because compaction and other workers change it.
+#: The rate is measured over the last so many seconds, because compaction and other workers change it.
 WINDOW: Final = 15.0
 
 
 class Recovery(NamedTuple):
-    """Progress of restoring: changelog records left, and their total; zeros if nothing is being restored."""
+    """Progress of restoring: changelog records left, and in all; zeros if nothing is being restored."""
 
     left: int = 0
     whole: int = 0
@@ -40,7 +40,7 @@ class Progress:
         #: Seconds that the present recovery will still take at its present rate; None while unknown, and outside a
         #: recovery.
         self.seconds_left: float | None = None
-        #: Time and number of rows when the present recovery began, or at the last look at which nothing was restored.
+        #: Time and number of rows when the present recovery began, and at the last look at which nothing was restored.
         self._began: tuple[float, int] | None = None
         self._idle: tuple[float, int] | None = None
         self._total = 0

@@ -105,7 +105,7 @@ class RocksStore(rocksdb.Store):
             return False
 
     def _vetted(self, partition: int, of: Part) -> bool:
-        """Set a damaged or outdated database aside; return whether it was."""
+        """Set a damaged or unfit database aside; return whether it was."""
         try:
             if partition in self._suspects:
                 self._read_all(partition)

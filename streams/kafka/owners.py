@@ -113,7 +113,7 @@ def _another(had: GroupTopics, mine: GroupTopics) -> bool:
 
 
 def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
-    """Return the topics of the earlier (0) or the later (1) claim of each pair, where both differ."""
+    """Return the topics of the earlier (0) or the later (1) claim of each pair, where the two differ."""
     parts = []
     for verb in ("reads", "writes"):
         pairs = [[getattr(each, verb) for each in pair] for pair in moved]

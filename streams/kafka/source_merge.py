@@ -111,7 +111,7 @@ def _settled(buffer: deque[Any], now: int) -> bool:
 
 
 def _placed(buffer: deque[Any], now: int) -> int:
-    """Return the time at which a buffer's first record is taken, ms. ``now``: time of the earliest record of all."""
+    """Return the time by which a buffer's first record is ordered, ms. ``now``: time of the earliest record of all."""
     stamp = int(buffer[0].timestamp)
     return stamp if stamp - now <= SLACK else believed_head(buffer)
 

@@ -101,7 +101,7 @@ def by_day(days: Mapping[int, BandCounts], bands: Bands, costs: Costs) -> list[d
 
 
 def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
-    """Describe the segments as `describe` does; those with most forecasts above the lowest band come first."""
+    """Describe the `SEGMENTS` segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
     return [
         {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
@@ -109,7 +109,7 @@ def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs)
 
 
 def keeping(described: Mapping[str, Any]) -> str:
-    """Return in words the thresholds of a replay that keep the raw scores' volume; empty if thresholds do not."""
+    """Return in words the thresholds of a replay that keep the raw scores' volume; empty if there are none."""
     kept = [(each["band"], each["low"], each["keeps"]) for each in described["bands"] if each["keeps"] is not None]
     listed = ", ".join([f"{name} = {keeps:.4g} (now {low:.4g})" for name, low, keeps in kept])
     return f" Thresholds that keep the volume that raw scores had in the last week: {listed}." if kept else ""

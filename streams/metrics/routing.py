@@ -104,7 +104,7 @@ class IntakeGauges(StageMetrics):
         super().__init__(KNOWN, version, sampler, counters, buckets, app)
 
     def mapped(self, source: str, fate: str, reason: str, records: int) -> None:
-        """Count source records by fate: sent, skipped, or dead with a reason."""
+        """Count source records by fate: sent, passed over, or dead with a reason."""
         self._counters["mapped_records"].labels(source, fate).inc(records)
         if reason:
             self._counters["dead_letters"].labels(source, reason).inc(records)

@@ -28,7 +28,7 @@ SERIES: Final = 5
 #: A segment is silent if at least this many of its outcomes were expected in windows that have none, and at least this
 #: many of its forecasts wait.
 MISSED: Final = 50
-#: A segment is off from this calibration error on, beyond chance: as it is, or as a share of the events that happened.
+#: A segment is off from this calibration error on, beyond chance: absolute, or as a share of the events that happened.
 OFF: Final = 0.03
 OFF_SHARE: Final = 0.3
 

@@ -180,7 +180,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "ages/outcomes/{label=0|1}/n",
         "Events whose first outcome was reported with this label, since the state began; labels from silence "
         "are not counted; numbers count under label 0; of classes the first two are shown",
-        "it stops rising when a feed of labels stops, or sends only the other label; see TrueupLabelsSilent",
+        "it stops rising when a feed of labels stops, or sends only other labels; see TrueupLabelsSilent",
     ),
     shown(
         "outcome_age_seconds",

@@ -199,7 +199,7 @@ def _measured(schema: Any, named: Mapping[str, Any], known: dict[str, tuple[floa
     if kind in ("record", "error"):
         name = schema["name"]
         if name not in known:
-            known[name] = _ENDLESS, False  # Until it is known. A type that meets itself now is recursive
+            known[name] = _ENDLESS, False  # until it is known: a type that meets itself now is recursive
             fields = [_measured(each["type"], named, known) for each in schema["fields"]]
             known[name] = 1 + max((levels for levels, _ in fields), default=0), all(empty for _, empty in fields)
         return known[name]

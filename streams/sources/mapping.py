@@ -180,7 +180,7 @@ def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
 
 
 def _test(path: str, wanted: Spec) -> Callable[[Any], bool]:
-    """Return a test of a value, which is equal to one value, or to one of several; or passes a table of tests."""
+    """Return a test whether a value equals one value or one of several, or passes a table of tests."""
     if not isinstance(wanted, dict):
         among = wanted if isinstance(wanted, list) else [wanted]
         if not all(type(one) in (str, int, float, bool) for one in among):

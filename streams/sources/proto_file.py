@@ -17,7 +17,7 @@ _WELL_KNOWN: Final = Path(grpc_tools.__file__).parent / "_proto"
 
 
 def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
-    """Compile files, given by name and text, with protoc. Return the descriptors of their imports, then theirs.
+    """Compile files, given by name and text, with protoc. Return their and their imports' descriptors, imports first.
 
     In each message, entries of maps come after all other messages, so that indices agree with Confluent's serializer
     for Java.

@@ -74,7 +74,7 @@ class Schemas:
         if found is not None:
             self._known[schema] = found
             return
-        if len(self._unknown) >= _MOST_UNKNOWN:  # Records choose the ids, so they must not fill the memory
+        if len(self._unknown) >= _MOST_UNKNOWN:  # records choose the ids, so these must not fill the memory
             self._unknown.clear()
         self._unknown[schema] = monotonic() + UNKNOWN_SECONDS
 
