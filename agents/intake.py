@@ -45,8 +45,7 @@ from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records before the loop does other work, ms; and longest time that a broker waits for records,
-#: ms.
+#: Longest wait for new records before the loop does other work, and longest wait of a broker for records, ms.
 WAIT_MS: Final = 200
 FETCH_WAIT_MS: Final = 100
 #: Seconds between two checks whether the topics are still the same.

@@ -47,8 +47,7 @@ class Frozen(NamedTuple):
     entry: Entry
     #: Offsets of later outputs that are already in the topics, see `Heard.offsets`.
     left: Sequence[int | None]
-    #: Next offset of each output topic after the outputs of the entries before this checkpoint, when those are
-    #: acknowledged.
+    #: Next offset of each output topic after the outputs of the entries before it, when those are acknowledged.
     said: tuple[int, int, int]
 
 
@@ -56,8 +55,7 @@ class Frozen(NamedTuple):
 class ServedPartition:
     """A partition that was taken up."""
 
-    #: Terms of the records. After a crash, the terms that were in force before it, until those records are folded
-    #: again.
+    #: Terms of the records. After a crash, the terms in force before it, until those records are folded again.
     terms: Terms
     #: Number of the next journal entry.
     number: int = 0
@@ -67,8 +65,7 @@ class ServedPartition:
     told: int = 0
     #: Next offset of each output topic, after the outputs of the entries before ``answered``.
     said: tuple[int, int, int] = (0, 0, 0)
-    #: Outputs behind ``said``, for records that are folded again; None if they are not read yet, or all records are
-    #: folded.
+    #: Outputs behind ``said``, for records that are folded again; None if not read yet, or if all are folded.
     heard: Heard | None = None
     #: Number of the first entry after the last checkpoint.
     written: int = 0

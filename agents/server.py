@@ -227,8 +227,7 @@ class Server:
     Raises ValueError if the certificate cannot be loaded.
 
     ``host, port``: address to listen on; port 0 takes a free one, see `port`.
-    ``exposition``: returns the text of ``/metrics``; only one thread at a time calls it. TimeoutError if there is none
-    now.
+    ``exposition``: returns the text of ``/metrics``; one thread at a time calls it. TimeoutError if there is none now.
     ``healthy``: answers ``/healthz``.
     ``unready``: answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty if it is ready.
     ``pages``: answers every other path; None: there is none.

@@ -41,8 +41,7 @@ CHECKPOINT_PAUSE = 0.1
 LEAST_ROOM = 64 << 20
 #: Pause between two looks at the worker, s: has it crashed, is it ready, has it something to report?
 LOOK_SECONDS = 0.25
-#: How long a stop may take, s. Supervisors wait longer before they kill, so the log can still say what the stop waits
-#: for.
+#: How long a stop may take, s. Supervisors kill later than this, so the log can still say what the stop waits for.
 STOP_SECONDS = 45.0
 
 
@@ -298,8 +297,8 @@ def held(directory: Path) -> Iterator[None]:
     One worker uses a state directory at a time. RocksDB locks each partition's database, so a second worker would fail
     when a partition moves to it, long after its start. This lock stops it at its start.
 
-    With a full disk a worker would join its group, take partitions from workers that can serve them, and end, again and
-    again.
+    With a full disk a worker would again and again join its group, take partitions from workers that can serve them,
+    and end.
 
     Raises HeldError if another process has locked it, or it cannot be made or locked; FullError without `LEAST_ROOM`.
     """

@@ -61,8 +61,7 @@ class StreamsFile:
 
         ``options``: ``reason`` goes into the audit line; ``json``: print JSON.
         ``done``: what was done, in a word.
-        ``line``: more fields for the audit line, in addition to time, user, reason, pattern and the hashes of both
-        texts.
+        ``line``: more fields for the audit line, beside time, user, reason, pattern and the hashes of both texts.
         ``dry_run``: only print.
         """
         before = self.text
@@ -79,8 +78,7 @@ class StreamsFile:
         with _beside(self.path, after.encode()) as new:
             _require_only(pattern, policy, self.settings().policies, self.settings(new).policies)
             if not dry_run:
-                # The audit line is written first. If the change then fails, the line's hash shows that it did not
-                # happen.
+                # The audit line is written first. If the change then fails, its hash shows that it did not happen.
                 atomic_file.append(self.beside("audit"), orjson.dumps(made) + b"\n")
                 atomic_file.replace(new, self.path)
         old, now = before.splitlines(keepends=True), after.splitlines(keepends=True)

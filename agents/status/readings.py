@@ -27,8 +27,8 @@ from streams.metrics.mirror import Mirror
 from streams.metrics.rows import KNOWN, StateRows
 from streams.metrics.served_map import answering, ends
 
-#: Points of a calibration map: 0, 1, and log-odds from -12 to 12 in steps of a quarter, as dense for rare events as for
-#: others.
+#: Points of a calibration map: 0, 1, and log-odds from -12 to 12 in steps of a quarter. They are as dense for rare
+#: events as for others.
 POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
 #: At most this many streams are ordered by state. More are ordered by name, which needs no decoding.
 JUDGED: Final = 200

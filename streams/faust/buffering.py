@@ -14,8 +14,7 @@ from streams.faust.membership import Member
 from streams.faust.stores import DamagedStoreError
 from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
 
-#: Longest wait for fetched records before positions are checked again, s: control records move positions without any
-#: record.
+#: Longest wait for fetched records before positions are checked again, s: control records move them without records.
 FETCH_TIMEOUT = 0.2
 
 
@@ -188,8 +187,7 @@ class Buffering(Member):
             return
         last = records[-1]
         message = self._made(tp, last.offset, last.timestamp, last.key, last.value)
-        # A rebalance may stop the flow meanwhile, and the callback may wait for something that comes only after the
-        # rebalance.
+        # A rebalance may stop the flow meanwhile, and the callback may wait for something that comes only after that.
         await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
     def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:

@@ -93,8 +93,8 @@ class Outputs:
 class Heard:
     """The outputs in a partition's topics, while its records are folded again.
 
-    ``inputs``: the worker's input topics. Dead letters about other topics, and their raw answers, come from intake or
-    router.
+    ``inputs``: the worker's input topics. Dead letters about other topics, and their raw answers, come from
+    intake or router.
     """
 
     def __init__(self, inputs: Sequence[str] = ()) -> None:
@@ -175,8 +175,7 @@ def _fields(label: str, value: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: Appends record batches, each to a different topic and partition. Returns their first offsets when all are
-#: acknowledged.
+#: Appends record batches, each to another topic and partition. Returns their first offsets when all are acknowledged.
 Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[Sequence[int]]]
 
 
@@ -219,8 +218,7 @@ class PackedBatch:
     async def send(self, others: Sequence["PackedBatch"] = ()) -> dict[tuple[str, int], int]:
         """Produce these records and those packed for other partitions. Return when all are acknowledged.
 
-        Raises KafkaError or TimeoutError if one is not acknowledged. Returns the next offset by topic's label and
-        partition.
+        Raises KafkaError or TimeoutError if one is not acknowledged. Returns the next offset by label and partition.
         """
         every = chain.from_iterable(each.packed.items() for each in (self, *others))
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])

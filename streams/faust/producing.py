@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 FEW = 1000
 #: Larger batches are compressed in a thread: the codec takes milliseconds, and does not hold the interpreter's lock.
 MANY = 100_000
-#: Longest wait for slow replicas, s. Brokers go on without a slow replica after ``replica.lag.time.max.ms``, 30 s by
-#: default.
+#: Longest wait for slow replicas, s. Brokers go on without one after ``replica.lag.time.max.ms``, 30 s by default.
 REPLICA_SECONDS = 60.0
 
 _STAMP, _CHECKSUM = Struct(">qhi"), Struct(">I")

@@ -22,8 +22,8 @@ from streams.records.merge import KafkaRecord
 #: Row key and value; None deletes the row.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Keys of a database's origin (`Described.origin`) and of the time up to which its rows are complete (i64, ms since
-#: 1970).
+#: Keys of a database's origin (`Described.origin`), and of the time up to which its rows are complete (i64, ms
+#: since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 #: Key of the changelog offset that a write in slices should reach.
 BEGUN: Final = b"__trueup\0begun__"
@@ -353,8 +353,7 @@ class RocksStore(rocksdb.Store):
 def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], at: int) -> None:
     """Write changelog records in order, with the offset of the last.
 
-    The time up to which present rows are complete does not change. An empty store gets the time at which the recovery
-    began.
+    The time up to which present rows are complete does not change. An empty store gets the time when recovery began.
 
     ``at``: the time, ms since 1970.
     """

@@ -239,9 +239,9 @@ class BatchConsumer(Buffering):
     async def perform_seek(self) -> None:
         """Start every source partition after the last checkpoint of its state, whatever offset is committed.
 
-        Records folded since the checkpoint are folded again in the journal's order, see `state.journal`. First the flow
-        is stopped and all buffers are emptied: stock Faust fetches meanwhile and then clears the queues, which loses
-        records.
+        Records folded since the checkpoint are folded again in the journal's order, see `state.journal`. The flow is
+        stopped first, and every buffer starts empty: stock Faust fetches meanwhile and then clears the queues, which
+        loses records.
         """
         self.hold()
         self._committable.clear()

@@ -6,8 +6,7 @@ of each broker, and one with the answers.
 A router sends labels from each of its partitions to every partition of the outcomes. If its partitions went through a
 backlog independently, the outcomes would jump back in time again and again, and a worker would learn labels after their
 forecasts have matured. So in a backlog all partitions of a turn take records up to the same time, and the outputs are
-sent together, sorted by time. The next turn begins when all are folded. Records that span at most `SLACK` are no
-backlog.
+sent together, sorted by time. The next turn begins when all are folded. Records within `SLACK` are no backlog.
 """
 
 from collections.abc import Callable, Sequence

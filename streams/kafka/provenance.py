@@ -60,8 +60,7 @@ class Described(NamedTuple):
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     """Return the identity and the cleanup of a changelog. Try until a broker answers.
 
-    Raises KafkaError if the brokers refuse for a reason that does not pass. Raises BrokersError if the brokers are too
-    old.
+    Raises KafkaError if the brokers refuse for a reason that does not pass. Raises BrokersError if they are too old.
     """
 
     async def ask() -> Described:

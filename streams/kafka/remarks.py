@@ -7,8 +7,8 @@ from streams.kafka import owners, permissions
 from streams.kafka.topics import DELETE_RETENTION_MS, Topic, admin_client, configs_of, wanted
 
 #: Shortest retention of an input without a warning, ms. After a crash, records since the last checkpoint are read
-#: again. First the session of the dead worker must end, and the state must be restored: with a large state that takes
-#: minutes.
+#: again. Before that, the session of the dead worker must end and the state must be restored. With a large state that
+#: takes minutes.
 INPUT_RETENTION_MS = 3_600_000
 
 

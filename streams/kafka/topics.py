@@ -21,8 +21,7 @@ from streams.kafka.owners import listed
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
-#: The setting that limits how far a record's timestamp may be ahead of the broker's clock, ms. Brokers before 3.6 lack
-#: it.
+#: Setting that limits how far a record's timestamp may be ahead of the broker's clock, ms. Brokers before 3.6 lack it.
 AHEAD = "message.timestamp.after.max.ms"
 #: How long the changelog keeps deletions, ms. A disk that was away for at most half of that can still be updated.
 DELETE_RETENTION_MS = 7 * 86_400_000
@@ -159,8 +158,8 @@ async def check(
 ) -> list[str]:
     """Return what is wrong with the topics, one sentence each; empty if all is well.
 
-    ``as_worker``: whether to check a worker's permissions (a user who makes topics may lack them) and the topics'
-    owner.
+    ``as_worker``: whether to check a worker's permissions, which a user who makes topics may lack, and the owner of
+    the topics.
     ``partitions``: how many partitions each topic should have; None: as many as the others.
     ``replication, retention_ms``: arguments of `create`; None if it was not called.
     """

@@ -43,8 +43,7 @@ async def batches(
     ``committed``: whether records of open and aborted transactions are skipped.
     ``starts``: the partitions to read, each from this offset or the first kept one; None: all from the first kept one.
     ``last``: read only this many last offsets of each partition; None: all.
-    ``left_out``: returns the offsets of a partition that are left out, each with the reason
-    (`streams.records.skips.why`).
+    ``left_out``: returns the offsets of a partition to leave out, each with the reason (`streams.records.skips.why`).
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(

@@ -19,8 +19,7 @@ from streams.metrics.snapshot import PartitionSnapshot
 from streams.metrics.stage import Folding, Sampler, by_topic
 from streams.records.decoding import REASONS
 
-#: Stands in labels for all streams without series of their own. No stream has this name, and Prometheus drops empty
-#: labels.
+#: Label of all streams without series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
 #: Names of the input topics in labels, independent of their names in Kafka.
 INPUTS: Final = ("forecasts", "outcomes")
@@ -93,7 +92,7 @@ class Gauges(Folding):
             if not self.slots.take(stream):
                 del held.rows[stream]
         self._counters["opened_partitions"].inc()
-        # Start at zero, so that increase() sees the first events; for a new stream, with its first batch.
+        # Counters start at zero, so that increase() sees the first events. A new stream's start with its first batch.
         for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden_streams else [])):
             policy = self._policies.of(stream) if stream else None
             untaught = policy is not None and (policy.entity or policy.label_rate)

@@ -25,8 +25,7 @@ UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
 FEW: Final = 3
 #: A day that is off by this many standard errors was not right. The last days together are off if they are off by one
-#: more standard error and by this share of the outcomes. The alarm may come later, because it counts windows of
-#: outcomes.
+#: more standard error and by this share of the outcomes. The alarm may come later: it counts windows of outcomes.
 FAR: Final = 4.0
 WEEK: Final = 7
 NOTICED: Final = 0.2
@@ -203,8 +202,8 @@ def _patience(course: Course, until_ms: int, policy: Policy | None) -> float:
     """Return the number of days without a label after which labels have stopped.
 
     After a warm-up nothing counts until labels of later forecasts come. That time is not a gap. The first label may
-    take as long as forecasts take to mature. Labels that silence implies prove nothing: frauds may be rarer than one a
-    week.
+    take as long as forecasts take to mature. Labels that silence implies prove nothing: frauds may be rarer than
+    one a week.
     """
     silence = None if policy is None else policy.silence
     least = UNLABELLED_DAYS if policy is None or course.label_ms else max(UNLABELLED_DAYS, policy.matures_ms / DAY_MS)

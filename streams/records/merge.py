@@ -79,8 +79,8 @@ _EPOCHS: Final = count()
 def believed(timestamp: int, behind: Iterable[int]) -> int:
     """Return the time at which to merge a record that is more than `SLACK` later than the other topic's head.
 
-    Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; otherwise its
-    own.
+    Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; otherwise
+    its own.
 
     ``timestamp``: its Kafka timestamp, ms.
     ``behind``: timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.

@@ -1,8 +1,7 @@
 """Avro: values after the id of their schema in a registry, or values of one schema that the source gives.
 
 fastavro's reader in C has no guard. A value of a schema that refers to itself ends the process if it nests some
-thousand levels, and 16 bytes can stand for two billion nulls. So schemas whose values have no bound are refused, see
-`_check`.
+thousand levels, and 16 bytes can stand for two billion nulls. So `_check` refuses schemas whose values have no bound.
 """
 
 import io
@@ -28,8 +27,7 @@ _SINGLE, _HEAD = b"\xc3\x01", 10
 #: First bytes of an object container file (Avro 1.11, *Object Container Files*).
 _CONTAINER: Final = b"Obj\x01"
 _BytesIO: Final = io.BytesIO
-#: The name of the field: a schema that is not a record is read as a record with this one field, which has the same
-#: bytes.
+#: A schema that is not a record is read as a record with one field of this name, which has the same bytes.
 _WHOLE: Final = "trueup.Whole"
 
 

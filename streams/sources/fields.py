@@ -40,8 +40,8 @@ _REQUIRED: Final = {FORECAST: ("event_id", "stream"), OUTCOME: ("event_id", "y")
 CARRIED: Final = ("carry", "carry_headers")
 #: The kinds of forecast. A source gives exactly one of them.
 _KINDS: Final = ("p", "probs", "quantiles", "normal")
-#: Revision numbers of a precedence begin at this second since 1970 (2020-01-01); bits of the seconds; highest
-#: precedence.
+#: Second since 1970 at which revision numbers of a precedence begin (2020-01-01). Bits of the seconds. Highest value
+#: of a precedence.
 PRECEDENCE_SECONDS: Final = 1_577_836_800
 PRECEDENCE_BITS: Final = 29
 MOST_PRECEDENCE: Final = 7

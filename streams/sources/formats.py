@@ -14,8 +14,8 @@ from streams.sources.refusal import Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
-#: Formats by name. The first is the default. With the others, values name a schema in a registry, or the source gives
-#: one.
+#: Formats by name. The first is the default. With the others, values name a schema in a registry, or the source has
+#: a schema.
 FORMATS: Final = ("json", "avro", "protobuf")
 #: Longest value and key of each format, in bytes. In memory JSON may take 30 times as much, the others 240 times.
 LONGEST: Final = {"json": 8 << 20, "avro": 1 << 20, "protobuf": 1 << 20}
