@@ -97,7 +97,7 @@ def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
 
     ``rows``: forecasts to write; None writes all.
     ``directory``: is made if it does not exist. It gets ``forecasts.jsonl``, ``outcomes.jsonl`` and a plan's
-    ``streams.toml``.
+      ``streams.toml``.
     ``scenario``: one of `SCENARIOS`.
     """
     chosen = SCENARIOS[scenario]

@@ -56,7 +56,7 @@ class _Note:
     """Notes on an event while its row lives: ``index`` at once, the rest when it is known.
 
     ``index``: for a probability, its number in the order of answers; for classes and numbers, the event's number in the
-    order of resolution.
+      order of resolution.
     """
 
     __slots__ = ("index", "place", "windows", "x")

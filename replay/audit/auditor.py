@@ -60,7 +60,7 @@ def run(
     ``json_output``: print one JSON object as the last line of the output, and everything else to standard error.
     ``disk``: keep the derived state in a temporary RocksDB instead of memory.
     ``checkpoint``: directory with the progress of the last audit. This audit goes on from there, and writes the
-    progress of each partition that agrees. None: begin with the first record, and write no progress.
+      progress of each partition that agrees. None: begin with the first record, and write no progress.
     ``sources``: first follow every record from its source through intake and router.
     ``snapshot, signers``: a snapshot to begin with (`replay.snapshot`), and who may have signed it. None: begin with
     the first record; anybody may have signed.

@@ -52,7 +52,7 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
 
     ``disk``: keep the router's derived state in a temporary RocksDB instead of memory.
     ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on from there, and writes
-    its own progress if nothing differs.
+      its own progress if nothing differs.
     """
     plan = planned(settings, None if checkpoint is None else checkpoint / settings.app_id)
     plan.require_kept()

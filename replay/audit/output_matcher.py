@@ -134,7 +134,7 @@ class Matcher:
         Raises Differs if there is a record that must not exist, or a copy that differs from its original.
 
         ``whole``: whether all inputs were folded, so that only copies may follow. Otherwise other records may follow,
-        and only copies of a record whose identity is its place must be equal.
+          and only copies of a record whose identity is its place must be equal.
         ``due``: returns whether the clock may have caused a record, given its identity.
         """
         found = 0

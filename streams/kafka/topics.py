@@ -93,7 +93,7 @@ async def create(
     ``partitions``: for every new topic except the shared one. Existing topics keep theirs; `check` reports differences.
     ``replication``: replicas of every topic. With three or more, writes need two in sync.
     ``retention_ms``: how long inputs and outputs are kept, ms; None: the brokers' default. It must exceed the longest
-    time that a worker may be down. Replay reads only what is kept.
+      time that a worker may be down. Replay reads only what is kept.
     """
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())

@@ -51,8 +51,8 @@ class Avro:
     Raises ValueError if a schema is invalid.
 
     ``schema``: JSON of the schema of all values, or of several, of which each value has one; values then have no id.
-    None: each value names its own. In the single-object encoding, the fingerprint (CRC-64-AVRO of the parsing canonical
-    form) tells the schema of a value. For any other value, exactly one schema must fit all bytes.
+      None: each value names its own. In the single-object encoding, the fingerprint (CRC-64-AVRO of the parsing
+      canonical form) tells the schema of a value. For any other value, exactly one schema must fit all bytes.
     ``header``: name of the header that may hold the id.
     """
 

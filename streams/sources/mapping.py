@@ -164,7 +164,7 @@ def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
     Raises ValueError if it is not a table of filters.
 
     ``table``: what is wanted, by reference: a value, a list of values, or a table of ``not``, ``exists``, ``min``,
-    ``max``.
+      ``max``.
     ``reference``: compiles references.
     """
     if table is None:

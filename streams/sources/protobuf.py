@@ -57,7 +57,7 @@ class Protobuf:
     Raises ValueError if the schema is invalid, or has no such message.
 
     ``schema, message``: a FileDescriptorSet in base64, and the full name of the message that all values are; values
-    then have no id. None: each value names its own.
+      then have no id. None: each value names its own.
     ``header``: name of the header that may hold the id.
     """
 
