@@ -1,8 +1,8 @@
 """``trueup state skip TOPIC/PARTITION@OFFSET``: leaves out a record that crashes every process that reads it.
 
 For a record of an input, the command claims its partition, as a worker does. The worker that serves the partition is
-shut out and starts again. Now nobody else can move the fence. So the row is appended only if the record is still not
-applied.
+shut out and starts again. Now nobody else can move the fence. So the row is appended only if the record is not applied
+by then.
 
 For a record of a source, the command writes a skip into the topic of configurations. Intake reads that topic when it
 takes up the partition, and so also when it starts again after a crash.

@@ -1,8 +1,8 @@
 """The demo's producer: eleven months of real flights, played as if they took off from now on.
 
 A month passes in six minutes. So forecasts and outcomes come at about 150 a second for over an hour, with times that
-fit both the brokers' retention and a dashboard's last hour. Order, gaps and delays stay those of the data, but
-shortened.
+fit both the brokers' retention and a dashboard's last hour. Order, gaps and delays are those of the data,
+only shorter.
 """
 
 import argparse

@@ -35,8 +35,8 @@ class FraudSegment(NamedTuple):
     offset: float
 
 
-#: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model multiplies these
-#: log-odds.
+#: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model
+#: multiplies these log-odds.
 SPREAD: Final = 1.35
 SLOPE: Final = 1.2
 _COUNTRIES: Final = {

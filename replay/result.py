@@ -159,8 +159,8 @@ class MetricDifference:
     against: str
     #: One of `COMPARED`; for numbers ``pinball``.
     metric: str
-    #: The difference and its 95 % interval. ``name`` is better if all of the interval is below 0 (for `LARGER`, above
-    #: 0).
+    #: The difference and its 95 % interval. ``name`` is better if all of the interval is below 0; for `LARGER`,
+    #: above 0.
     value: float
     low: float
     high: float

@@ -21,8 +21,8 @@ from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.ages import words
 from streams.config.stream_config import duration
 
-#: A forecast matures when this share of the ones is known. It is kept this many times as long as the slowest label
-#: took.
+#: A forecast matures when this share of the ones is known. It is kept this many times as long as the slowest
+#: label took.
 KNOWN, SPARE = 0.99, 1.1
 _AT_ONCE: Final = (
     "Labels were taken as known at once, with the score, because --label-time was left out. If they come later, name "

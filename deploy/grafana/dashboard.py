@@ -27,8 +27,7 @@ class Dashboard:
     title: str
     description: str
     rows: Sequence[PanelRow]
-    #: Variables, in addition to data source, application, job and instance: name, label, and either a query or the
-    #: values.
+    #: Variables, beside data source, application, job and instance: name, label, and either a query or the values.
     variables: Sequence[tuple[str, str, str | Sequence[str]]] = ()
 
     @classmethod

@@ -216,8 +216,7 @@ class Rederivation:
     def _judge_rest(self) -> None:
         """Count the records after the last entry.
 
-        If no inputs follow that entry, the outputs after it may only be copies, and what the clock has made due since
-        then.
+        If no inputs follow that entry, the outputs after it may only be copies, and what the clock has since made due.
         """
         self.checked.waiting = sum(1 for _ in self._along.rest())
         whole = not (self.checked.waiting or self.unable)

@@ -22,8 +22,8 @@ _CALLED: Final = {
 }
 #: A bound from here on says nothing, because no error of probabilities can be larger.
 VACUOUS: Final = 1.0
-#: Scores are not calibrated if their ECE is this many times what chance gives, and this share of the rarer answer's
-#: rate.
+#: Scores are not calibrated if their ECE is this many times what chance gives, and this share of the rate
+#: of the rarer answer.
 MANY: Final = 5.0
 COARSE: Final = 0.1
 #: A difference of at most this is mentioned without its number.

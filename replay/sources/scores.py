@@ -33,8 +33,8 @@ _GROUPED: Final = {
     mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII)
     for mark, other in (".,", ",.")
 }
-#: Matches a number, or the dash that accountants write for 0, with at most three characters of a mark before or after
-#: it.
+#: Matches a number, or the dash that accountants write for 0, with at most three characters of a mark before or
+#: after it.
 _MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019 ]*\d|-)\s*([^\d\s.,+-]{1,3})?")
 #: Blanks of any width, and a minus or a dash.
 _FOREIGN: Final = re.compile(r"\s|[\u2212\u2013]")

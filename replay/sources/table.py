@@ -261,8 +261,8 @@ class TableRows:
 def read(path: Path, columns: Columns) -> TableRows:
     """Read the columns of a table.
 
-    Raises SettingsError if the file cannot be read. Raises TableError if a column is missing or does not hold what it
-    should.
+    Raises SettingsError if the file cannot be read. Raises TableError if a column is missing or does not hold
+    what it should.
     """
     if begins(path) == PARQUET:
         table = parquet_table.read(path, columns.named, columns.zone)

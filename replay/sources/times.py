@@ -238,8 +238,7 @@ def _parsed(form: str, cell: str) -> datetime:
     try:
         time = datetime.strptime(cell, form)  # noqa: DTZ007 - the zone is the clock's if the format has none
     except ValueError:
-        # There are more digits than those of microseconds, an offset of hours alone, or an integer that was stored as a
-        # float.
+        # There are more digits than those of microseconds, an offset of hours alone, or an integer stored as a float.
         other = re.sub(r"([.,]\d{6})\d+", r"\1", cell.removesuffix(".0"))
         other = re.sub(r"([+-]\d\d)$", r"\g<1>00", other) if form.endswith("%z") else other
         time = datetime.strptime(other, form)  # noqa: DTZ007 - the same

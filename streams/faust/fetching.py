@@ -115,8 +115,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def close(self) -> None:
         """Do nothing. Faust calls this when partitions move during a stop, and the stop itself closes the consumer.
 
-        Faust's method would close the connections during a commit, which then retries for ever, and leave the fetcher
-        running.
+        Faust's method would close connections during a commit, which then retries for ever, and not stop the fetcher.
         """
 
     async def _gather_remaining_tasks(self) -> None:

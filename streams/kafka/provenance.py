@@ -22,7 +22,7 @@ COMPACT: Final = "compact"
 
 
 class Part(NamedTuple):
-    """A partition of a changelog, and whether it can bring rows on a disk up to date."""
+    """A partition of a changelog: which rows on a disk it can bring up to date."""
 
     #: Origin that the rows must have.
     origin: bytes

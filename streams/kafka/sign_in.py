@@ -43,8 +43,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
     Raises ValueError if ``command`` cannot be read, or names no program.
 
     ``given``: returns the present token; None: use ``command``.
-    ``command``: prints the token. It runs now and after 4/5 of its life, without a shell, for at most
-    `COMMAND_SECONDS`.
+    ``command``: prints the token. It runs now and after 4/5 of the token's life, without a shell, and may take
+    `COMMAND_SECONDS` at most.
     ``extensions``: SASL extensions that are sent with the token.
     """
 

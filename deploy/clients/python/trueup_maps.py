@@ -99,8 +99,7 @@ class Maps:
         """Return the calibrated probability for a raw score, or the raw score with a reason. Raises nothing.
 
         ``segments``: the event's values, as its forecast would carry them.
-        ``partition``: that of the event's key in ``forecasts``; None: of several maps, use the one with the most
-        outcomes.
+        ``partition``: that of the event's key in ``forecasts``; None: use the map with the most outcomes.
         """
         try:
             usable = 0.0 <= p <= 1.0
