@@ -1,4 +1,4 @@
-"""Runs every stage that the settings ask for as one command; if there are several, each is a process."""
+"""Runs all stages that the settings ask for, with one command. If there are several, each is a process."""
 
 import asyncio
 import logging
@@ -20,15 +20,15 @@ log = logging.getLogger("trueup")
 
 #: The port of a stage's metrics is `TRUEUP_METRICS_PORT` plus its index here.
 STAGES: Final = ("worker", "router", "intake")
-#: Environment variable that tells a worker that the other stages run beside it.
+#: Environment variable that tells a worker that other stages run beside it.
 OF_ALL: Final = "--of-all-stages"
 
 
 def ports(settings: Settings) -> dict[str, int]:
     """Return the stages that the settings ask for, and the ports of their metrics.
 
-    Router and intake are among them if a source is for intake. Raises SettingsError if there are too few ports above
-    the first one.
+    Router and intake are among them if a source is for intake. Raises SettingsError if the first port leaves too few
+    ports above it.
     """
     first = settings.metrics_port
     stages = STAGES if settings.has_intake else STAGES[:1]
@@ -40,9 +40,9 @@ def ports(settings: Settings) -> dict[str, int]:
 def run(environment: Mapping[str, str]) -> int:
     """Run the stages until SIGTERM or SIGINT, and return the exit status.
 
-    It is 0 after a clean stop of all. If a stage ends by itself, the others are stopped, and its status is returned, so
-    that a supervisor starts the command again. A stage that was killed counts as `agents.worker.FAILED`. Raises
-    `SettingsError`.
+    The status is 0 after a clean stop of all stages. If a stage ends by itself, the others are stopped, and its status
+    is returned, so that a supervisor starts the command again. The status of a killed stage is `agents.worker.FAILED`.
+    Raises `SettingsError`.
     """
     settings = Settings.from_env(environment)
     of = ports(settings)
@@ -50,7 +50,7 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 def worker_of_all(settings: Settings) -> int:
-    """Run the worker of `run`, whose page shows the other stages; see `agents.worker.run`."""
+    """Run the worker for `run`. Its page shows the other stages; see `agents.worker.run`."""
     beside = OtherStages(
         settings, {stage: port for stage, port in ports(settings).items() if stage != "worker" and port}
     )
@@ -78,7 +78,7 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 
 
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
-    of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else the others' ports are not known
+    of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # otherwise the others' ports are unknown
     command = [sys.executable, "-P", "-m", "cli.main", "run", stage, *([OF_ALL] if of_all else [])]
     return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_below)
 

@@ -1,4 +1,4 @@
-"""Steps 1 and 2 of a batch: decodes and applies its records, a part at a time, and finds the record that fails."""
+"""Steps 1 and 2 of a batch: decodes and applies its records, a part at a time. It also finds the record that fails."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from streams.records.skips import PoisonError
 #: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
 #: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
 PART = 500
-#: After so many records of a turn, other tasks run before the next partition. Without this pause, all partitions of a
+#: After this many records of a turn, other tasks run before the next partition. Without this pause, the partitions of a
 #: turn held up the loop for up to 67 ms.
 PAUSE = 100
 
-#: Called with the number of the step just finished; tests kill the process here.
+#: Called with the number of the step that was just finished. Tests kill the process here.
 Probe = Callable[[int], None]
 
 
@@ -32,20 +32,20 @@ class Applying:
     """Applies the records of batches.
 
     ``settings``: name the topics and limit a checkpoint.
-    ``scoped``: whether labels come through intake, so that forecasts have a scope.
+    ``scoped``: whether labels come through intake; forecasts then have a scope.
     """
 
     def __init__(self, settings: Settings, outputs: Outputs, gauges: Gauges, probe: Probe, *, scoped: bool) -> None:
         self._settings, self._outputs, self._gauges, self._probe = settings, outputs, gauges, probe
         self._topics = settings.inputs
         self.scoped, self._unbroken = scoped, 0
-        #: Forecasts that lack a scope although labels come through intake: intake did not write these forecasts.
+        #: Forecasts without a scope, although labels come through intake. Intake did not write them.
         self.unrouted = 0
 
     async def applied(
         self, batch: Batch, served: ServedPartition, records: Sequence[Merged], output_batch: OutputBatch
     ) -> tuple[int, Any, list[Rejected]]:
-        """Decode, apply and encode, a part at a time; other tasks run in between.
+        """Decode, apply and encode, a part at a time. Other tasks run in between.
 
         Returns the number of records applied, their effects, and the dead letters. All records are applied, unless
         their changes are too many for one checkpoint.
@@ -71,7 +71,7 @@ class Applying:
                 outputs.append(engine.apply(events))  # step 2
                 output_batch.add(outputs[-1])
             except (CorruptFrame, DamagedStoreError):
-                raise  # the state is damaged, no record is at fault
+                raise  # the state is damaged, so no record is at fault
             except Exception as exc:
                 raise (self._poison(served, output_batch.partition, records) or exc) from exc
             at += len(part)
@@ -86,9 +86,9 @@ class Applying:
         return at, effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
 
     def _poison(self, served: ServedPartition, number: int, records: Sequence[Merged]) -> PoisonError | None:
-        """Find by bisection the record with which a batch fails; nothing since the last checkpoint is kept.
+        """Find by bisection the record with which a batch fails. Everything since the last checkpoint is dropped.
 
-        The records up to this one fail, those before it do not. None if the batch does not fail again.
+        The records up to and including it fail; those before it do not. None if the batch does not fail again.
         """
         if not self._fails(served, number, records):
             return None
@@ -113,6 +113,6 @@ class Applying:
         return False
 
     def done(self, step: int, seconds: float) -> None:
-        """Measure the time of a finished step, and call the probe."""
+        """Note the duration of a finished step, and call the probe."""
         self._gauges.stage(step, seconds)
         self._probe(step)

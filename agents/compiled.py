@@ -1,7 +1,7 @@
-"""Choose the engine: compiled if `deploy/compile.py` compiled exactly these sources, else interpreted.
+"""Chooses the engine: compiled if `deploy/compile.py` compiled exactly these sources, otherwise interpreted.
 
 Both come from the same Python files and write the same bytes; compiled by mypyc they take less time. The compiled copy
-carries a hash of its sources. If the sources here differ, the copy is another program and is not used.
+carries a hash of its sources. If the sources here differ, the copy is a different program and is not used.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: The compiled copy: `PACKAGES` as they are, with the compiled modules beside their sources.
+#: The compiled copy: `PACKAGES` with the compiled modules beside their sources.
 PLACE: Final = ROOT / ".compiled"
 STAMP: Final = "STAMP"
 ENGINE: Final = ("state", "streams")
@@ -38,7 +38,7 @@ def stamp(root: Path) -> str:
 
 
 def prefer(environment: Mapping[str, str]) -> None:
-    """Let later imports of `PACKAGES` find the compiled copy, if one was made of these sources.
+    """Let later imports of `PACKAGES` find the compiled copy, if it was made from these sources.
 
     Raises ImportError if there is none and the environment requires it.
     """
@@ -51,7 +51,7 @@ def prefer(environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def handed_on() -> Iterator[None]:
-    """Make processes that start inside this context run the same engine, because its objects are sent between them."""
+    """Make processes that start inside this context run the same engine, because engines send objects between them."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "yes" if runs() else "no"
     try:
@@ -82,7 +82,7 @@ def missing(environment: Mapping[str, str]) -> str | None:
         return "nothing was compiled; in a checkout `make compiled` does, with a C compiler"
     if found != stamp(ROOT):
         return "the sources changed since `make compiled`"
-    if any(package in sys.modules and not _ours(package) for package in ENGINE):  # `replay` has the `place` of its own
+    if any(package in sys.modules and not _ours(package) for package in ENGINE):  # `replay` sets its own `place`
         return "the sources were imported first"
     return None
 

@@ -1,4 +1,4 @@
-"""Count how often a process died of the same record. After some deaths the log names the command that helps."""
+"""Counts how often a process died of the same record. After some deaths the log names the command that helps."""
 
 import logging
 from contextlib import suppress
@@ -12,13 +12,13 @@ from streams.config.settings import SettingsError
 
 log = logging.getLogger("trueup")
 
-#: From this many deaths on, another restart will not help.
+#: From this many deaths on, no restart will help.
 MANY: Final = 3
 NAME: Final = "deaths.json"
 
 
 def told(directory: Path, place: str) -> str:
-    """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``, and return the line for the log."""
+    """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``; return the line for the log."""
     path = directory / NAME
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)  # an intake writes no other file

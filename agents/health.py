@@ -1,4 +1,4 @@
-"""``python -m agents.health [PATH PORT...]``: the health check of the image; asks the worker of this container.
+"""``python -m agents.health [PATH PORT...]``: the health check of the image. It asks the worker of this container.
 
 Without arguments it asks whether the worker is alive. ``/readyz 9464 9465 9466`` asks whether all stages of `trueup
 run` are ready. It reads the few settings it needs itself: `streams.config.settings` imports Faust, which takes a second
@@ -13,9 +13,9 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 
-#: Longest wait for an answer, s; less than the health check's own, so that the reason is printed.
+#: Longest wait for an answer, s. It is less than that of the image's health check, so that the reason is printed.
 SECONDS: Final = 5.0
-#: Where a worker listens by default; a test compares these with the settings.
+#: Where a worker listens by default. A test compares these with the settings.
 HOST, PORT = "127.0.0.1", 9464
 
 
@@ -37,7 +37,7 @@ def asked(
         host = HOST
     connection = HTTPConnection(host, port, timeout=seconds)
     if tls:
-        # The certificate has the worker's public name, not loopback. The request does not leave this machine.
+        # The certificate has the worker's public name, not that of loopback. The request does not leave this machine.
         trusting = ssl.create_default_context()
         trusting.check_hostname = False
         trusting.verify_mode = ssl.CERT_NONE

@@ -1,8 +1,8 @@
-"""The intake: reads source topics with any keys, and writes trueup's own records under its own keys.
+"""The intake: reads source topics with any keys, and writes trueup's own records with keys of its own.
 
 It has no state. An offset is committed once all records made of earlier source records are acknowledged. So a record
-may be sent twice, with the same bytes and the same origin. The ledger drops a repeated forecast, the router a repeated
-route or label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
+may be sent twice, with the same bytes and the same origin. The ledger ignores a repeated forecast, the router a
+repeated route or label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records before the loop does other work, ms; and how long a broker waits for records, ms.
+#: Longest wait for new records before the loop does other work, and longest wait of a broker for records, ms.
 WAIT_MS: Final = 200
 FETCH_WAIT_MS: Final = 100
-#: Seconds between two checks that the topics are still the same.
+#: Seconds between two checks whether the topics are still the same.
 LOOK_SECONDS: Final = 60.0
 
 
@@ -68,19 +68,19 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._taken = TakenUp(settings, self.maker)
         self._sender = Sender(self.maker, gauges, self._notices, probe, self._taken.done.update)
         self._buffers = SourceBuffers(settings.patience_seconds, settings.buffer_records, settings.buffer_bytes)
-        #: Fetched records that wait for a schema to load.
+        #: Fetched records that wait until a schema is loaded.
         self._unread: dict[TopicPartition, list[Any]] = {}
         self._loading: asyncio.Task[None] | None = None
-        #: Delays fetches, so that records that come soon after others are fetched with them; None until intake reads.
+        #: Delays fetches, so that several records are fetched together; None until intake reads.
         self._rest: Rest | None = None
-        #: Whether more is buffered than the last batch could take.
+        #: Whether more records are buffered than the last batch could take.
         self._more = False
         self._committing = monotonic()
         self._moving = True
         self._serving = False
         #: Whether intake was told to stop.
         self.stopping = False
-        #: Watches open transactions of the sources, and the records behind them.
+        #: Watches open transactions in the sources, and the records behind them.
         self._held_back = HeldBack(settings.brokers)
         #: Whether brokers answer.
         self.contact = Contact(settings.brokers)
@@ -92,7 +92,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     @property
     def unready(self) -> str:
-        """Why intake does not read all records, in words without secrets; empty if it does."""
+        """Why intake does not read all records, in words without secrets; empty if it reads all."""
         if self.stopping:
             return STOPPING
         if self.contact.lost:
@@ -104,14 +104,13 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     # -- from the brokers ------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Read and send until ``stop``, then commit.
+        """Read and send until ``stop`` is set, then commit.
 
-        Raises SettingsError if the registry refuses the schema of answers, or has none.
-        Raises DataLossError if records were deleted before they were read, or a source topic was made anew.
-        Raises RewrittenError if a source topic was truncated behind the reader.
-        Raises PartitionsError if a canonical topic has another number of partitions than when records were sent to it.
-        Raises PoisonError if a record cannot be read or mapped.
-        Raises KafkaError or TimeoutError if records or offsets are not acknowledged.
+        Raises SettingsError if the registry refuses or lacks the schema of answers. Raises DataLossError if records
+        were deleted before they were read, or a source topic was recreated. Raises RewrittenError if a source topic was
+        truncated behind the reader. Raises PartitionsError if a canonical topic has another number of partitions than
+        when records were sent to it. Raises PoisonError if a record cannot be read or mapped. Raises KafkaError or
+        TimeoutError if records or offsets are not acknowledged.
         """
         settings, labels = self._settings, ("calibrated",) if self._settings.policies.answering else ()
         known = await output_ids.awaited(settings, labels, self.maker.schemas.wait, stop)
@@ -171,7 +170,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             session_timeout_ms=int(settings.session_seconds * 1000),
             heartbeat_interval_ms=int(settings.session_seconds * 100),
             request_timeout_ms=int(max(settings.session_seconds, 40.0) * 1000),
-            metadata_max_age_ms=int(LOOK_SECONDS * 1000),  # a source topic may have got partitions
+            metadata_max_age_ms=int(LOOK_SECONDS * 1000),  # a source topic may have got new partitions
             fetch_max_wait_ms=FETCH_WAIT_MS,
             **options,
         )
@@ -188,7 +187,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._taken.following[tp] = records[-1].offset + 1
         await self._sender.room()
         for tp, n in self._buffers.held().items():
-            # After the last record there may be transaction markers.
+            # After the last record there may be markers of transactions.
             if n <= BEHIND and not self._unread and not self._caught_up(tp):
                 self._taken.following[tp] = await self._consumer.position(tp)
         if not self._moving:
@@ -202,7 +201,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await self._look_behind()
 
     async def _fetched(self) -> dict[TopicPartition, list[Any]]:
-        """Return the next records of each partition whose schemas are loaded."""
+        """Return, for each partition, the next records whose schemas are loaded."""
         if self._loading is not None:
             await asyncio.wait({self._loading}, timeout=WAIT_MS / 1000)
             if not self._loading.done():
@@ -214,7 +213,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._consumer.pause(*full)
         self._consumer.resume(*(self._consumer.paused() - full))
         try:
-            # It gets no task of its own: the fetched records are in the buffer before the partitions can move.
+            # Not in a task of its own, so that fetched records are in the buffer before the partitions can move.
             fetched = await self._consumer.getmany(timeout_ms=1 if self._more else WAIT_MS)
             if self._rest is not None and sum(map(len, fetched.values())) >= COMPANY:
                 self._rest.end()
@@ -225,7 +224,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         except PoisonError:
             if not self._moving:
                 raise
-            await asyncio.sleep(WAIT_MS / 1000)  # fetched again once the left out records are known
+            await asyncio.sleep(WAIT_MS / 1000)  # they are fetched again when the skips are known
             return {}
         if not lacking:
             return dict(fetched)
@@ -269,7 +268,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     # -- partitions that move --------------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - all of them
-        """Finish and commit what is in flight; the new owner reads buffered records again."""
+        """Finish and commit what is in flight. The new owner reads buffered records again."""
         self._moving, self._serving = True, False
         self._buffers.assign(())
         self._unread = {}
@@ -310,7 +309,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         await self._held_back.look(ends, self._producer.client)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the gauges that count nothing."""
+        """Yield the gauges, but no counters."""
         yield "ready", (), float(not self.unready)
         yield "registry_waiting_seconds", (), self.maker.schemas.wait.seconds
         yield "raw_answers", (), float(self._sender.raw_answers)

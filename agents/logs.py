@@ -1,4 +1,4 @@
-"""Logs: one line a record; JSON unless it is written to a terminal."""
+"""Logs: one line for each record, in JSON unless the log goes to a terminal."""
 
 import logging
 import sys
@@ -7,12 +7,12 @@ from typing import Final
 
 import orjson
 
-#: A repeated warning or error is written again after so long, s.
+#: A repeated warning or error is written again after this long, s.
 REPEAT_SECONDS: Final = 60.0
-#: Most different messages that are remembered.
+#: The most different messages that are remembered.
 _REMEMBERED: Final = 1000
 
-#: Messages of Faust, and what is written instead. None: nothing, as the process logs its end with the reason.
+#: Messages of Faust, and what is written instead. None: nothing, because the process logs its end and the reason.
 _TRANSLATED: Final = {
     "Thread keepalive is not responding...": "the thread that talks to Kafka had no processor for 3 s: was this "
     "process paused, or is the machine overloaded?",
@@ -47,12 +47,12 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        # Names of files and variables may hold bytes that are no text, which orjson refuses.
+        # Names of files and variables may hold bytes that are not text, which orjson refuses.
         return orjson.dumps({name: text.encode(errors="replace").decode() for name, text in line.items()}).decode()
 
 
 def translated(record: logging.LogRecord) -> bool:
-    """Return whether to write a record; replace messages that only a library's authors understand."""
+    """Return whether to write a record. Replace messages that only a library's authors understand."""
     if record.name.partition(".")[0] in _QUIET:
         said = record.getMessage()
         for theirs, ours in _TRANSLATED.items():
@@ -63,14 +63,14 @@ def translated(record: logging.LogRecord) -> bool:
 
 
 class Repeats(logging.Filter):
-    """Passes a repeated warning or error once a minute, and counts the others.
+    """Lets a repeated warning or error pass once a minute, and counts the others.
 
-    While a broker is away, each part of the Kafka client says so several times a second.
+    While a broker is away, each part of the Kafka client logs that several times a second.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        #: When each message was written, s since 1970, and how often it was left out after that.
+        #: When each message was last written, s since 1970, and how often it was left out since then.
         self._written: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -84,7 +84,7 @@ class Repeats(logging.Filter):
             self._written[message] = written, left_out + 1
             return False
         if left_out:
-            record.msg, record.args = f"{text} (and {left_out} times more since this was written last)", ()
+            record.msg, record.args = f"{text} (and {left_out} times more since this was last written)", ()
         if len(self._written) >= _REMEMBERED:
             self._written.clear()
         self._written[message] = record.created, 0

@@ -1,11 +1,11 @@
 """Writes the maps of a worker's streams to their topic, without delaying the worker.
 
 A thread with its own producer reads the rows that the gauges hold, as checkpoints wrote them. Errors are counted and
-logged, and the next look tries again. No batch waits for it.
+logged, and the next look tries again. No batch waits for this.
 
 The version of a map is the number of records that its partition had applied at the last checkpoint. A worker that takes
-a partition up writes no older one. A worker that has lost the partition may write an older version late; readers
-recognise it by the version.
+a partition up writes no older version. A worker that has lost the partition may write an older map late; readers
+recognise it by its version.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encod
 
 log = logging.getLogger("trueup")
 
-#: Shortest pause after a look, in multiples of the look's time: maps take at most a tenth of a core.
+#: Shortest pause after a look, as a multiple of the look's time. So maps take at most a tenth of a core.
 REST: Final = 9.0
 #: Shortest time between two log lines about failures, s.
 SAY_SECONDS: Final = 60.0
 #: Longest wait for the thread when the worker stops, s.
 STOP_SECONDS: Final = 5.0
-#: Bytes of a record batch that are not the map: key and overhead.
+#: Bytes of a record batch that the map cannot use: key and overhead.
 ROOM: Final = 1024
-#: Most maps in flight; they are held in memory.
+#: The most maps in flight. They are held in memory.
 FLYING: Final = 100
 #: Why there is no map although the calibrator could have one.
 TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"
@@ -51,14 +51,14 @@ class Due(NamedTuple):
     #: Partition and name of the stream.
     partition: int
     stream: str
-    #: The map; None: the stream has no map on this partition any more.
+    #: The map; None if the stream no longer has a map on this partition.
     value: bytes | None
-    #: Hash of the row from which the map was made, and the claim under which it was made.
+    #: Hash of the row from which the map was made, and the claim at that time.
     source: tuple[bytes, int]
 
 
 class Maps:
-    """Decides which maps to write; no I/O."""
+    """Decides which maps to write. It does no I/O."""
 
     def __init__(self, settings: Settings) -> None:
         self._policies = settings.policies
@@ -69,11 +69,11 @@ class Maps:
     def due(
         self, partition: int, held: PartitionSnapshot, claim: int, applied: int, stream_time: int, at: int
     ) -> Iterator[Due]:
-        """Yield the maps of a partition to write: those whose calibrator or whose worker has changed.
+        """Yield the maps of a partition to write: those whose calibrator or worker has changed.
 
         ``held``: rows, as checkpoints wrote them.
         ``claim``: offset of this worker's claim in the changelog.
-        ``applied, stream_time``: from the fence that was written with the rows, or the one after it.
+        ``applied, stream_time``: from the fence that was written with the rows, or from the next fence.
         ``at``: the time, ms since 1970.
         """
         streams = held.streams()
@@ -110,13 +110,13 @@ class Maps:
             self._written[due.partition, due.stream] = due.source
 
     def keep(self, partitions: Mapping[int, object]) -> None:
-        """Forget all other partitions: this worker has lost them."""
+        """Forget all other partitions, because this worker has lost them."""
         for place in [place for place in self._written if place[0] not in partitions]:
             del self._written[place]
 
 
 def _withheld(stream: str, policy: Policy, held: PartitionSnapshot) -> bool:
-    """Whether a stream's answers are raw at present, in spite of what was learnt."""
+    """Whether a stream is answered with raw scores at present, in spite of what was learnt."""
     row = held.row(kinds.COVERAGE, stream) if policy.guarded else None
     return row is not None and kinds.COVERAGE.decode(row).uncovered
 
@@ -153,9 +153,9 @@ class Publisher:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maps", daemon=True)
         self._said = float("-inf")
-        #: Maps written, and failures.
+        #: Number of maps written, and number of failures.
         self.written = self.failures = 0
-        #: When all maps were last up to date, or the start, s of a monotonic clock.
+        #: When all maps were last up to date, or when the thread started, s of a monotonic clock.
         self.complete = monotonic()
 
     def samples(self) -> Iterator[Sample]:
@@ -169,7 +169,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the records in flight; a silent broker is not waited for."""
+        """Stop after the records in flight, without waiting for a silent broker."""
         self._stopping.set()
         self._thread.join(STOP_SECONDS)
 
@@ -190,7 +190,7 @@ class Publisher:
         await self._close()
 
     async def look(self) -> None:
-        """Write the changed maps, and then a record for each partition that its maps are up to date.
+        """Write the changed maps. Then write for each partition a record that its maps are up to date.
 
         Raises KafkaError or TimeoutError if a record is not acknowledged; the next look writes it again.
         """
@@ -199,7 +199,7 @@ class Publisher:
         self._maps.keep(claims)
         for partition, claim in claims.items():
             held, at = self._held().get(partition), int(time() * 1000)
-            if held is None:  # the partition is just being taken up, or lost
+            if held is None:  # the partition is just being taken up, or is lost
                 complete = False
                 continue
             applied, stream_time = held.written.applied, held.written.stream_time
@@ -216,7 +216,7 @@ class Publisher:
             self.complete = began
 
     async def _write(self, several: Iterator[Due]) -> int:
-        """Write records until the worker stops, and return how many; raises the first error."""
+        """Write records until the worker stops; return their number. Raises the first error."""
         sent: list[tuple[Due, asyncio.Future[Any]]] = []
         try:
             for due in several:
@@ -256,7 +256,7 @@ class Publisher:
         return acknowledged
 
     async def _close(self) -> None:
-        """Close the producer; the next record makes a new one."""
+        """Close the producer. The next record makes a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(Exception):

@@ -10,8 +10,8 @@ _ROOT: Final = Path("/")
 def free_ratio(root: Path = _ROOT) -> float | None:
     """Return the share of the memory limit that is free, in [0, 1]; None if the system does not say.
 
-    The limit is that of the control group (version 2), where inactive file pages count as free; else the memory of the
-    machine. ``root`` holds ``proc`` and ``sys``.
+    The limit is that of the control group (version 2), where inactive file pages count as free. Otherwise it is the
+    machine's memory. ``root`` holds ``proc`` and ``sys``.
     """
     with suppress(OSError, ValueError, KeyError, StopIteration):
         groups = (root / "proc/self/cgroup").read_text().splitlines()
@@ -26,5 +26,5 @@ def free_ratio(root: Path = _ROOT) -> float | None:
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """Return the numbers of a file of names and numbers."""
+    """Return the numbers in a file of names and numbers, by name."""
     return {name: int(size) for name, size, *_ in map(str.split, path.read_text().splitlines())}

@@ -1,8 +1,8 @@
-"""What an operator should look at: dead letters, times far off, late labels; counted by kind.
+"""What an operator should look at: dead letters, times far off, late labels. It is counted by kind.
 
 The log gets at most one line a minute of each kind. Counts and lines are also written to a file, which the worker's
-page shows, as router and intake are other processes under `trueup run`. The file also keeps events of operation:
-starts, rebalances, why a stage was not ready. They outlive the process, and the log has them, too.
+page shows: under `trueup run`, router and intake are other processes. The file also keeps events of operation: starts,
+rebalances, why a stage was not ready. They outlive the process, and are also in the log.
 """
 
 import logging
@@ -26,9 +26,9 @@ log = logging.getLogger("trueup")
 #: Shortest time between two log lines of one kind, and between two writes of the file, s.
 LOG_SECONDS: Final = 60.0
 FILE_SECONDS: Final = 5.0
-#: Most lines that are kept.
+#: The most lines that are kept.
 MOST: Final = 1000
-#: Most events of operation kept for a stage, and most promotions shown; and the reason of all these.
+#: The most events of operation that are kept for a stage; the most promotions shown; the reason that all these have.
 EVENTS: Final = 20
 OPERATION: Final = "operation"
 #: Stages that may have a file.
@@ -45,12 +45,12 @@ class Notices:
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:
         self._path, self._clock = path, clock
-        #: By topic and kind: number, line, and time of the last one, s since 1970.
+        #: By topic and kind: their number, and line and time of the last one, s since 1970.
         self._found: dict[tuple[str, str], tuple[int, str, float]] = {}
-        #: By topic and kind: when a line was logged, and the number that it gave.
+        #: By topic and kind: when a line was last logged, and the number in it.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._changed, self._written = True, -FILE_SECONDS
-        #: Events of operation, and the last state of the stage.
+        #: Events of operation; and the last state of the stage.
         self._events = [] if path is None else [each for each in _read(path) if each["reason"] == OPERATION]
         self._stands = ""
 
@@ -61,7 +61,7 @@ class Notices:
         self._changed = True
 
     def stands(self, said: str) -> None:
-        """Keep the state of the stage as an event whenever it changes."""
+        """Keep the state of the stage as an event if it has changed."""
         if said != self._stands:
             self._stands = said
             self.happened(said)
@@ -76,40 +76,40 @@ class Notices:
         )
 
     def far_off(self, topic: str, records: int, said: str) -> int:
-        """Report records of a topic with times far off and the remedy; return the number of new ones."""
+        """Report records of a topic whose times are far off, and the remedy; return how many are new."""
         return self._count((topic, "far_off"), f"records of {topic} with a time far off", f"The last: {said}", records)
 
     def unrouted(self, topic: str, records: int) -> None:
-        """Report forecasts that intake did not write although labels come through it."""
+        """Report forecasts that intake did not write, although labels come through it."""
         self._count((topic, "unrouted"), f"forecasts of {topic} that intake did not write", modes.UNROUTED, records)
 
     def overdue(self, stream: str, events: int) -> None:
-        """Count events of a stream whose label came after silence had labelled them."""
+        """Count events of a stream whose outcome came after silence had labelled them."""
         kind = stream, "overdue"
         self._count(
             kind,
             f"labels of {stream} that came after silence had answered for them",
-            "Until a label comes, its event counts as silence says: if frauds are told late, served scores are too low "
-            "meanwhile. Where the label is another, it is put right now. If such labels keep coming, set matures above "
+            "Until a label comes, its event counts as silence says: if frauds are reported late, served scores are too "
+            "low meanwhile. If the label differs, it is corrected now. If such labels keep coming, set matures above "
             f"the ages that 'trueup streams show {stream}' shows",
             self._found.get(kind, (0,))[0] + events,
         )
 
     def withheld(self, stream: str, partition: int, *, begins: bool) -> None:
-        """Say that what a stream has learnt is served no more on a partition, or again."""
+        """Say that what a stream has learnt is no longer served on a partition, or is served again."""
         place = f"{stream}, partition {partition}"
         if begins:
             line = (
-                f"{place}: raw scores are served from now on, as most forecasts get no label any more. The note on "
-                f"labels of 'trueup streams show {stream}' says what to set"
+                f"{place}: raw scores are served from now on, because most forecasts no longer get a label. The note "
+                f"on labels of 'trueup streams show {stream}' says what to set"
             )
         else:
-            line = f"{place}: what was learnt is served again, as most forecasts get a label"
+            line = f"{place}: what was learnt is served again, because most forecasts get a label"
         log.log(logging.WARNING if begins else logging.INFO, "%s", line)
         self.happened(line)
 
     def cleaned(self, changelog: str, policy: str) -> None:
-        """Say that a changelog loses rows under its policy."""
+        """Say that the changelog's policy loses rows."""
         self._count(
             (changelog, "cleanup_policy"),
             f"minutes in which {changelog} has had cleanup.policy={policy}",
@@ -126,7 +126,7 @@ class Notices:
         return count - before
 
     def tell(self) -> None:
-        """Log the lines whose turn it is, and write the file if it is due."""
+        """Log the lines that are due, and write the file if it is due."""
         if not self._changed:
             return
         now, left = self._clock(), False
@@ -164,7 +164,7 @@ def path(settings: Settings, stage: str) -> Path:
 
 
 def held(settings: Settings) -> list[dict[str, Any]]:
-    """Return the contents of an application's files and its last promotions, newest first.
+    """Return the contents of an application's files and its last promotions, the newest first.
 
     Files that cannot be read are left out.
     """
@@ -178,7 +178,7 @@ def held(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return what a stage's file holds; nothing if it cannot be read."""
+    """Return what a stage's file holds; empty if it cannot be read."""
     with suppress(OSError, ValueError):
         found: list[dict[str, Any]] = orjson.loads(path.read_bytes())
         return found
@@ -186,7 +186,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _promoted(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of the audit file beside a streams file as an event."""
+    """Return a line of a streams file's audit file as an event."""
     before, after = (line.get(name, {}).get("calibrator") for name in ("from", "to"))
     what = f"{before} to {after}" if after else "frozen" if line.get("frozen") else "thawed"
     said = (

@@ -1,12 +1,12 @@
-"""The agent: takes a turn from its records to acknowledged outputs, so that kill -9 loses nothing and doubles nothing.
+"""The agent: takes a turn from its records to acknowledged outputs, so that kill -9 neither loses nor doubles anything.
 
 A turn has at most one batch of each partition. Its batches are folded one after another. One request notes them all in
-the journal, and one produces their outputs. The next turn is folded meanwhile.
+the journal, and another one produces their outputs. The next turn is folded meanwhile.
 
 The numbered steps are those of `docs/explanation/journal.md`. Step 3, the journal entry, is the commit point: a crash
 before it leaves no trace. After it, the next owner of the partition folds the same records in the same order.
 
-Checkpoints write rows to the changelog, beside the turns. They hold only batches whose outputs are acknowledged.
+Checkpoints write rows to the changelog while turns go on. They hold only batches whose outputs are acknowledged.
 Batches since the last checkpoint are folded again after a crash, with the same outputs.
 """
 
@@ -72,17 +72,17 @@ class BatchProcessor:
         self._gauges = gauges
         self._probe = probe
         self._current = current
-        #: Input topics that this worker maps itself, by number, each with its source. Intake counts the topics that it
-        #: maps.
+        #: Input topics that this worker maps itself, by number, each with its source. Intake counts the topics that
+        #: intake maps.
         self._reads = modes.read_directly(settings.modes, self._topics)
-        #: Records in the output topics that differ from what the second fold makes.
+        #: Number of records in the output topics that differ from the second fold's outputs.
         self._unlike = 0
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, ServedPartition] = {}
-        #: The locks of the three steps, taken in this order, so that turns pass each step in order.
+        #: The locks of the three steps. They are taken in this order, so that turns pass each step in order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
-        #: Held while checkpoints are written, and taken last. Turns go on meanwhile.
+        #: Held while checkpoints are written. It is taken last. Turns go on meanwhile.
         self._writing = asyncio.Lock()
         self.pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
 
@@ -97,7 +97,7 @@ class BatchProcessor:
     ) -> tuple[Fence, Journal]:
         """Take up a partition from its table; return the last checkpoint's fence, and the journal's entries since.
 
-        ``recall``: returns settings that were in force, by their hash.
+        ``recall``: returns settings that were in force, given their hash.
         ``said``: ends of the partition's output topics.
         """
         async with self._folding, self._answered():
@@ -107,7 +107,7 @@ class BatchProcessor:
             entries = found.entries
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
-                # Under the hash from the journal: another build may describe the same settings with more fields.
+                # The journal's hash is used: another build may describe the same settings with more fields.
                 settings = await recall(entries[0].config.hex())
                 terms = Terms(settings, self._decoder_of(settings), entries[0].config)
             served = ServedPartition.after(found, terms, said)
@@ -140,11 +140,11 @@ class BatchProcessor:
 
     @property
     def wait(self) -> Wait:
-        """The wait of batches for the schema registry."""
+        """What batches use to wait for the schema registry."""
         return cast("Wait", self._terms.decoder.schemas.wait)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield counts: dead forecasts that were answered, and headers that answers could not carry."""
+        """Yield counts: of dead forecasts that were answered, and of headers that answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)
         yield "unlike_outputs", (), float(self._unlike)
         for what in ("header", "field"):
@@ -168,10 +168,10 @@ class BatchProcessor:
         self._gauges.revoked(partition)
 
     def tick(self, partition: int) -> int:
-        """Return the stream time that a partition without new records may advance to, ms; 0: it waits.
+        """Return the stream time to which a partition without new records may advance, ms; 0: it must wait.
 
         It follows the clock only if records came at about the time that they state, and if a forecast matures by then.
-        Replayed history matures only by its own records, however slowly they come.
+        Replayed history matures only by its own records, however slowly these come.
         """
         served = self._partitions.get(partition)
         return 0 if served is None else served.ripe(int(self._settings.quiet_seconds * 1000))
@@ -183,11 +183,11 @@ class BatchProcessor:
     async def fold(self, batches: Sequence[Batch]) -> FoldedTurn:
         """Fold a turn, at most one batch of each partition. Pass the result to `answer` at once.
 
-        Batches of partitions that have moved are left out; the new owner reads them.
+        Batches of partitions that have moved are left out. The new owner reads them.
 
-        Raises MovedError if a partition was closed and the source of batches does not know it.
-        Raises CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError or KafkaError. After any of these
-        acknowledge nothing of the turn; end the process, or take its partitions up again.
+        Raises MovedError if a partition was closed but the source of batches does not know that. Raises CorruptFrame,
+        DamagedStoreError, FencedError, ForeignWriterError or KafkaError. After any of these acknowledge nothing of the
+        turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
         if self._terms.decoder.asks_registry and len(batches) == 1:  # one that may wait comes alone, see `waits_for`
@@ -213,7 +213,7 @@ class BatchProcessor:
         return FoldedTurn(started, parts)
 
     async def answer(self, turn: FoldedTurn) -> None:
-        """Note a turn in the journal and produce its outputs; returns when both are acknowledged.
+        """Note a turn in the journal and produce its outputs. Return when both are acknowledged.
 
         Raises MovedError, FencedError, ForeignWriterError, KafkaError or TimeoutError as `fold`.
         """
@@ -232,9 +232,9 @@ class BatchProcessor:
 
     @asynccontextmanager
     async def _wholly(self, partitions: Mapping[int, ServedPartition]) -> AsyncIterator[None]:
-        """Close partitions if a step is cancelled: their engines may hold records that have no journal entry.
+        """If a step is cancelled, close its partitions: their engines may hold records that have no journal entry.
 
-        A checkpoint would write these records, and nobody would answer them.
+        Otherwise a checkpoint would write these records, and nobody would answer them.
         """
         try:
             yield
@@ -253,7 +253,7 @@ class BatchProcessor:
                 yield
 
     async def _hear(self, batches: Iterable[Batch]) -> None:
-        """Read the topics' outputs for records that are folded again, as they may have been answered already."""
+        """Read outputs in the topics for records that are folded again, because they may have been answered already."""
         here = {batch: self._partitions.get(batch.partition) for batch in batches}
         asked = {batch.partition: served for batch, served in here.items() if served and served.unheard(batch)}
         if asked:
@@ -263,7 +263,7 @@ class BatchProcessor:
                 served.hears(found[number].ends)
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
-        """Return the batches whose partition has not moved; the new owner answers the others."""
+        """Return the batches whose partition has not moved. The new owner answers the others."""
         here = list[Folded]()
         for part in parts:
             if self._partitions.get(part.batch.partition) is part.served:
@@ -273,7 +273,7 @@ class BatchProcessor:
         return here
 
     async def _settled(self, number: int, served: ServedPartition) -> None:
-        """Adopt changed settings, and wait if checkpoints fall behind."""
+        """Adopt changed settings, and wait if checkpoints are late."""
         if served.late(self._settings):
             async with self._answered():
                 pass
@@ -293,7 +293,7 @@ class BatchProcessor:
                 await self._written()
 
     async def _fold(self, batch: Batch, served: ServedPartition) -> Folded:
-        """Fold a batch as one journal entry; as several, if its rows do not fit one checkpoint."""
+        """Fold a batch as one journal entry, or as several if its rows do not fit one checkpoint."""
         number, records = batch.partition, batch.records
         if batch.tick:
             return await self._tick(batch, served)
@@ -306,14 +306,14 @@ class BatchProcessor:
             records = records[taken:]
             if not records:
                 return folded
-            # The rest would not fit the same checkpoint.
+            # the rest would not fit the same checkpoint
             async with self._answered():
                 await self._note([folded])
                 served.freeze()
                 await self._send([folded])
 
     async def _tick(self, batch: Batch, served: ServedPartition) -> Folded:
-        """Advance stream time without records, between two checkpoints. Only the journal has such an entry."""
+        """Advance stream time without records, between two checkpoints. Its entry is the only one between them."""
         await self._close_order(served)
         served.engine.begin()
         outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)
@@ -325,7 +325,7 @@ class BatchProcessor:
         return Folded(batch, served, outputs, entry, served.number, effects, [], fence)
 
     async def _note(self, parts: Sequence[Folded]) -> None:
-        """Write journal entries: step 3, the commit point."""
+        """Write journal entries. This is step 3, the commit point."""
         parts = self._here(parts)
         entries = {part.batch.partition: part.entry for part in parts if part.entry is not None}
         began = perf_counter()
@@ -342,7 +342,7 @@ class BatchProcessor:
                 self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
 
     async def _send(self, parts: Sequence[Folded]) -> None:
-        """Produce outputs, step 4. Checkpoints may hold these turns from now on."""
+        """Produce outputs: step 4. From now on, checkpoints may hold these turns."""
         parts = self._here(parts)
         unsaid = [part.outputs for part in parts if part.served.unsaid(part.batch)]
         if unsaid:
@@ -355,7 +355,7 @@ class BatchProcessor:
             part.served.answers(part.number)
 
     async def _written(self) -> None:
-        """Write the checkpoints whose turns are answered, steps 5 and 6."""
+        """Write the checkpoints whose turns are answered: steps 5 and 6."""
         async with self._writing:
             for number, served in list(self._partitions.items()):
                 waiting = served.waiting
@@ -365,7 +365,7 @@ class BatchProcessor:
                         await self._write(number, served, waiting)
 
     async def _write(self, number: int, served: ServedPartition, waiting: Frozen) -> None:
-        """Write a waiting checkpoint; the entries before it are answered."""
+        """Write a waiting checkpoint. The entries before it are answered."""
         changes, entry, left, known = waiting
         async for _ in self.pace.slices(changes.slices()):
             pass
@@ -378,9 +378,9 @@ class BatchProcessor:
         changes.rows, changes.of_streams = {}, {}  # the engine keeps the rest until the next checkpoint
 
     async def checkpoint(self, *, due: bool = True) -> None:
-        """Make the checkpoints that are due, or of all partitions, and write them one after another. Raises as `fold`.
+        """Make the checkpoints that are due, or of all partitions. Write them one after another. Raises as `fold`.
 
-        Turns go on while those that are due are written.
+        Turns go on while due checkpoints are written.
         """
         if not due:
             async with self._folding, self._answered():

@@ -1,9 +1,9 @@
-"""The process of the readers serves metrics, probes and pages, so that no reader slows the worker down.
+"""The process for readers: it serves metrics, probes and pages, so that no reader slows the worker down.
 
-The worker forks it before anything else starts, and it ends with the worker. When a reader comes, it asks the worker
-over a pair of sockets for what changed (`streams.metrics.mirror`). Probes do not ask the worker. Instead, a few times a
-second the worker writes its health into memory that both share, so a worker that hangs or is stopped is reported as
-unhealthy. A router and an intake have such a process, too: *the parent* is the process that forked it.
+The worker forks it before anything else starts, and it ends with the worker. When a reader comes, this process asks the
+worker over a pair of sockets for what changed (`streams.metrics.mirror`). Probes do not ask the worker. Instead, a few
+times a second the worker writes its health into memory that both share, so a worker that hangs or is stopped is
+reported as unhealthy. A router and an intake have such a process, too: *the parent* is the process that forked it.
 """
 
 import asyncio
@@ -36,25 +36,25 @@ from streams.metrics.mirror import PATIENCE, ChangedRows, ChangeSource, Mirror, 
 
 log = logging.getLogger("trueup")
 
-#: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
+#: Time in which the loop of a live process ticks, s. Restoring a large state ticks; a hang does not.
 ALIVE_SECONDS: Final = 30.0
-#: The nice value of this process. If both want the same processor, the parent gets most of it.
+#: The nice value of this process. If the parent wants the same processor, the parent gets most of it.
 NICE: Final = 5
-#: How long a start waits for its address, s: the readers of a killed worker may still hold it.
+#: How long a start waits for its address, s. The readers of a killed worker may still hold it.
 LEFT_SECONDS: Final = 2.0
 #: Time between two reports of the parent's health, s.
 TELL_SECONDS: Final = 0.25
 
 
-#: Signals that ask a process to stop.
+#: Signals that tell a process to stop.
 STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Linux: a signal that a process gets when its parent ends. See prctl(2).
+#: Linux: the option for a signal that a process gets when its parent ends. See prctl(2).
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
 
 
 def end_with_parent(signum: signal.Signals) -> None:
-    """Let this process get a signal when its parent ends, however that ends. Only Linux can."""
+    """Let this process get a signal when its parent ends, in whatever way. Only Linux can do this."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signum)
 
@@ -66,7 +66,7 @@ class ReadersError(RuntimeError):
 class Vitals:
     """The health of a process, in memory that it shares with the processes that it forks.
 
-    If one process reads while the other writes, the checksum is wrong, and the reader reads again.
+    If one process reads while another writes, the checksum is wrong, and the reader reads again.
     """
 
     _HEAD: Final = Struct("<IH")
@@ -77,7 +77,7 @@ class Vitals:
         self.tell("it is starting")
 
     def tell(self, unready: str, *, healthy: bool = True) -> None:
-        """Write that the process is alive now, whether it is well, and why it is not ready; empty: it is ready."""
+        """Write that the process is alive now, whether it is well, and why it is not ready (empty if it is ready)."""
         said = self._WELL.pack(monotonic(), healthy) + unready.encode()[:1000]
         self._shared[: self._HEAD.size + len(said)] = self._HEAD.pack(crc32(said), len(said)) + said
 
@@ -91,18 +91,18 @@ class Vitals:
             sleep(0.001)
 
     def healthy(self) -> bool:
-        """Whether the process was alive in the last `ALIVE_SECONDS`, and well."""
+        """Whether the process was well and alive within the last `ALIVE_SECONDS`."""
         alive, well, _ = self._read()
         return well and monotonic() - alive < ALIVE_SECONDS
 
     def unready(self) -> str:
-        """Why the process is not ready; empty: it is ready."""
+        """Why the process is not ready; empty if it is ready."""
         alive, _, why = self._read()
         return why or ("" if monotonic() - alive < ALIVE_SECONDS else "it does not answer")
 
 
 class _Channel:
-    """Asks the parent; used by one thread at a time."""
+    """Asks the parent. Only one thread at a time may use it."""
 
     def __init__(self, connection: Connection, failed_logins: Callable[[], int]) -> None:
         self._connection, self._failed_logins = connection, failed_logins
@@ -110,9 +110,9 @@ class _Channel:
         self._asked = False
 
     def __call__(self, whole: bool) -> Iterator[ChangedRows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
-        """Yield the parent's answers; TimeoutError if it is silent for `PATIENCE`."""
+        """Yield the parent's answers; TimeoutError if the parent is silent for `PATIENCE`."""
         if self._asked:
-            for _ in self._answer():  # an answer to an earlier question, whose reader is gone
+            for _ in self._answer():  # an answer to an earlier question whose reader is gone
                 pass
         self._asked = True
         self._connection.send((whole, self._failed_logins()))
@@ -130,12 +130,12 @@ class _Channel:
 
 
 class Readers:
-    """The parent's view of the process that serves readers; a context that forks it on entry and ends it on exit.
+    """The parent's view of the process for readers: a context that forks it on entry and ends it on exit.
 
     Raises OSError if the address cannot be taken.
     Raises ValueError if the certificate cannot be loaded.
 
-    ``settings``: say where to listen, and who may read.
+    ``settings``: where to listen, and who may read.
     ``policies``: policies of the streams with series; None: there are none.
     ``pages``: makes the pages; None: there are none.
     """
@@ -146,14 +146,14 @@ class Readers:
         policies: Policies | None = None,
         pages: Callable[[Settings, Mirror], Ask] | None = None,
     ) -> None:
-        #: Requests with a wrong name or password, as of the last question.
+        #: Number of requests with a wrong name or password, when last asked.
         self.failed_logins = 0
-        #: Whether the parent is well.
+        #: The health of the parent.
         self.vitals = Vitals()
 
         self._pid = 0
         self._connection, self._asks = Pipe()
-        #: A pipe that nobody writes to: reading it ends when the parent has ended.
+        #: A pipe to which nobody writes: reading it ends when the parent has ended.
         self._end, self._life = os.pipe()
         mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies, settings.application)
         self._server = _listening(settings, self.vitals, mirror, pages and pages(settings, mirror))
@@ -164,10 +164,10 @@ class Readers:
         return self._server.port
 
     def __enter__(self) -> Self:
-        """Fork, on the main thread. Raises `ReadersError` if the system allows no further process."""
+        """Fork, on the main thread. Raises `ReadersError` if the system allows no more processes."""
         sys.stdout.flush()
         sys.stderr.flush()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a supervisor may have set it to be ignored
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a supervisor may have let this process ignore it
         try:
             self._pid = os.fork()
             if not self._pid:
@@ -185,8 +185,8 @@ class Readers:
         status = 1
         try:
             gc.freeze()  # closing a database of the parent would wait for threads that this process does not have
-            end_with_parent(signal.SIGKILL)  # also while it is stopped and cannot read the pipe
-            for each in STOPS:  # a terminal sends them to all; the parent ends this process
+            end_with_parent(signal.SIGKILL)  # even while it is stopped and cannot read the pipe
+            for each in STOPS:  # a terminal sends them to all processes; the parent ends this one
                 signal.signal(each, signal.SIG_IGN)
             self._connection.close()
             os.close(self._life)
@@ -202,7 +202,7 @@ class Readers:
             os._exit(status)
 
     def measure(self, registry: CollectorRegistry) -> None:
-        """Add the processor time, memory and open files of both processes to a registry."""
+        """Add processor time, memory and open files of both processes to a registry."""
         ProcessCollector(registry=registry)
         ProcessCollector(READERS, lambda: self._pid, registry=registry)
 

@@ -1,7 +1,7 @@
-"""The router: a label names only its event; the router sends it to the streams that forecast this event.
+"""The router. A label names only its event; the router sends it to the streams that forecast this event.
 
 It is a worker with another engine, `state.router` instead of `state.engine`, and other inputs: routes and labels
-instead of forecasts and outcomes. Transport, changelog, fences and the order of effects are those of a worker.
+instead of forecasts and outcomes. Transport, changelog, fences and the order of effects are the same as in a worker.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,11 +46,11 @@ class RouteProcessor(BatchProcessor):
     ) -> None:
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
         self._reads, self._applying.scoped = {}, False
-        self._showing = cast("Showing", gauges)  # they show no rows
+        self._showing = cast("Showing", gauges)  # routers show no rows
 
     @property
     def wait(self) -> Wait:
-        """An empty wait: the records are JSON and need no registry."""
+        """A wait that is never used: the records are JSON and need no registry."""
         return Wait()
 
     def samples(self) -> Iterator[Sample]:
@@ -65,7 +65,7 @@ class RouteProcessor(BatchProcessor):
 
 
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
-    """Wire a new router; ``settings``: from `Settings.router`; for the rest see `agents.topology.build`."""
+    """Wire a new router. ``settings`` come from `Settings.router`; for the rest see `agents.topology.build`."""
     app = Application(settings)
     gauges = RouteGauges(__version__, lambda: samples(topology), settings.application)
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)

@@ -1,4 +1,4 @@
-"""Sends the records that intake makes of source records, in batches and in order."""
+"""Sends the records that intake makes from source records, in batches and in order."""
 
 import asyncio
 from collections import deque
@@ -15,24 +15,24 @@ from streams.metrics.routing import IntakeGauges
 from streams.records.making import Maker, Making
 from streams.records.skips import PoisonError
 
-#: Most batches in flight: one is sent while the next is read.
+#: The most batches in flight: one is sent while the next is read.
 FLYING: Final = 2
-#: Source records mapped and packed at a time. So many fit the processor's cache (python -m tests.bench.parts).
+#: Source records mapped and packed at a time. This many fit the processor's cache (python -m tests.bench.parts).
 PART: Final = 250
 
-#: Called with the number of the finished step; tests kill the process in it. 1: first records acknowledged, 2: routes
+#: Called with the number of the finished step; tests kill the process there. 1: first records acknowledged, 2: routes
 #: acknowledged, 3: offsets committed.
 Probe = Callable[[int], None]
 
 
 class Sending:
-    """The packed records made of a batch of source records.
+    """The packed records made from a batch of source records.
 
-    ``packed``: makes an empty pack, for records that are sent together.
+    ``packed``: makes an empty pack for records that are sent together.
     """
 
     def __init__(self, packed: Callable[[], PackedBatch]) -> None:
-        #: Records to send first, and those to send once the first are acknowledged.
+        #: Records to send first, and records to send when the first are acknowledged.
         self.first, self.then = packed(), packed()
         #: Next offset of each source partition.
         self.ends: dict[TopicPartition, int] = {}
@@ -40,7 +40,7 @@ class Sending:
         self.started = perf_counter()
 
     def add(self, making: Making) -> None:
-        """Add the records made of some source records."""
+        """Add the records made from some source records."""
         for to, made in ((self.first, making.first), (self.then, making.then)):
             for (label, partition), records in made.items():
                 to.pack(label, partition, records)
@@ -51,8 +51,8 @@ class Sending:
 class Sender:
     """Maps source records, sends the result, and counts.
 
-    ``done``: called with the next offset of each source partition, once all records made of earlier ones are
-    acknowledged.
+    ``done``: called with the next offset of each source partition, when all records made from earlier source records
+    are acknowledged.
     """
 
     #: The producer; set it before the first batch.
@@ -68,7 +68,7 @@ class Sender:
     ) -> None:
         self._maker, self._gauges, self._notices, self._probe, self._done = maker, gauges, notices, probe, done
         self._flying: deque[asyncio.Task[None]] = deque()
-        #: The error that ended sending; nothing is sent afterwards.
+        #: The error that ended sending. Nothing is sent afterwards.
         self.failure: BaseException | None = None
         #: Dead forecasts that were answered with their raw score.
         self.raw_answers = 0
@@ -79,7 +79,7 @@ class Sender:
             await self._flying[0]
 
     def send(self, batch: Sequence[tuple[TopicPartition, Any]]) -> None:
-        """Map and pack source records, and send the result; raises `PoisonError` if one cannot be mapped."""
+        """Map and pack source records, and send the result. Raises `PoisonError` if one cannot be mapped."""
         before = self._flying[-1] if self._flying else None
         self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
 
@@ -110,7 +110,7 @@ class Sender:
         return sending
 
     def _poison(self, part: Sequence[tuple[TopicPartition, Any]], now: int) -> PoisonError | None:
-        """Find the record that cannot be mapped or packed, by trying each; nothing is kept."""
+        """Find the record that cannot be mapped or packed, by trying each. The results are dropped."""
         for tp, record in part:
             try:
                 Sending(self._empty).add(self._maker.make([(tp, record)], now))
@@ -122,10 +122,10 @@ class Sender:
         return PackedBatch(self._maker.topics, lambda: self.producer, self._gauges.produced)
 
     async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
-        """Send a batch after the one before it, and note that its offsets may be committed.
+        """Send a batch after the one before it. Note that its offsets may be committed.
 
         Each partition has one record batch in flight. With two, the client could give up the first one while the
-        partition has no leader, and still send the second. The router would then take the first, when it is sent again,
+        partition has no leader, and still send the second. When the first one is sent again, the router would take it
         for a copy.
         """
         try:

@@ -17,13 +17,13 @@ from streams.config.settings import Settings
 from streams.faust.outputs import LABELS, Heard, OutputBatch
 from streams.records.merge import Batch, Merged
 
-#: Most records and most batches between two checkpoints.
+#: The most records and the most batches between two checkpoints.
 CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms under which records are folded: settings, the decoder made of them, and the settings' hash.
+    """The terms under which records are folded: settings, the decoder made from them, and the settings' hash.
 
     See `streams.config.in_force`.
     """
@@ -41,13 +41,13 @@ class Terms:
 class Frozen(NamedTuple):
     """A checkpoint that is not written yet."""
 
-    #: The rows that changed. Most are encoded while other records are served.
+    #: The rows that changed. Most are encoded later, while other records are served.
     changes: Changes
     #: Its journal entry.
     entry: Entry
-    #: Offsets of later outputs that the topics already hold, see `Heard.offsets`.
+    #: Offsets of later outputs that are already in the topics, see `Heard.offsets`.
     left: Sequence[int | None]
-    #: Next offset of each output topic after the outputs of the entries before it, once those are acknowledged.
+    #: Next offset of each output topic after the outputs of the entries before it, when those are acknowledged.
     said: tuple[int, int, int]
 
 
@@ -59,22 +59,22 @@ class ServedPartition:
     terms: Terms
     #: Number of the next journal entry.
     number: int = 0
-    #: Number of the first entry whose outputs may not be acknowledged.
+    #: Number of the first entry whose outputs may not be acknowledged yet.
     answered: int = 0
     #: The value of ``answered`` when the partition was taken up. Outputs of earlier entries are not sent again.
     told: int = 0
-    #: Next offset of each output topic after the outputs of the entries before ``answered``.
+    #: Next offset of each output topic, after the outputs of the entries before ``answered``.
     said: tuple[int, int, int] = (0, 0, 0)
     #: Outputs behind ``said``, for records that are folded again; None if not read yet, or if all are folded.
     heard: Heard | None = None
     #: Number of the first entry after the last checkpoint.
     written: int = 0
-    #: Next offset of each input, at the last checkpoint and now.
+    #: Next offset of each input: at the last checkpoint, and now.
     begins: tuple[int, int] = (0, 0)
     ends: tuple[int, int] = (0, 0)
-    #: The last record of each input that was folded here.
+    #: The last folded record of each input.
     last: list[journal.Last] = field(default_factory=lambda: [journal.NONE, journal.NONE])
-    #: The topics of the records since the last checkpoint, in their order.
+    #: The topic of each record since the last checkpoint, in order.
     order: bytearray = field(default_factory=bytearray)
     #: When the first record since the last checkpoint was folded, s of a monotonic clock.
     since: float = 0.0
@@ -82,7 +82,7 @@ class ServedPartition:
     whole: bool = True
     #: Whether the last records came at about the time that they state.
     live: bool = False
-    #: The checkpoint that is written once the entries before it are answered.
+    #: The checkpoint to write when the entries before it are answered.
     waiting: Frozen | None = None
     #: The engine with the partition's state.
     engine: Fold = field(init=False)
@@ -101,7 +101,7 @@ class ServedPartition:
         self.begins = self.ends = first, second
 
     def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
-        """Return a function that reads a row from the waiting checkpoint, or else from the table."""
+        """Return a function that reads a row from the waiting checkpoint, or otherwise from the table."""
 
         def get(key: bytes) -> bytes | None:
             if self.waiting is not None and self.waiting.changes.has(key):
@@ -112,7 +112,7 @@ class ServedPartition:
         return get
 
     def took(self, records: Sequence[Merged]) -> bytes:
-        """Note folded records, and return the topic of each, in their order."""
+        """Note folded records; return the topic of each, in order."""
         topics = bytes([topic for topic, _ in records])
         if not self.order:
             self.since = monotonic()
@@ -129,7 +129,7 @@ class ServedPartition:
         return topics
 
     def folded(self, batch: Batch, records: Sequence[Merged]) -> Entry | None:
-        """Note folded records of a batch, and return their journal entry; None if the journal has it."""
+        """Note folded records of a batch; return their journal entry, or None if the journal has it already."""
         begins, topics = self.ends, self.took(records)
         if batch.again is not None:
             self.number, self.whole = batch.again.number + batch.ended, batch.ended
@@ -146,7 +146,7 @@ class ServedPartition:
         self.number = self.answered = found.number
 
     def entry(self, begins: tuple[int, int], topics: bytes, tick: int = 0) -> Entry:
-        """Return the journal entry of the records folded since some offsets, or of a tick."""
+        """Return the journal entry for the records folded since some offsets, or for a tick."""
         forecasts, outcomes = self.last
         applied, config = self.engine.fence.applied, self.terms.config
         known = self.answered, self.said, config
@@ -158,13 +158,13 @@ class ServedPartition:
         self.said = first, second, third
 
     def answers(self, number: int) -> None:
-        """Note that the outputs of the entries before a number are acknowledged."""
+        """Note that the outputs of all entries below a number are acknowledged."""
         self.answered = max(self.answered, number)
         if self.waiting is not None and self.answered <= self.waiting.entry.number:  # later outputs do not belong to it
             self.waiting = self.waiting._replace(said=self.said)
 
     def freeze(self, tick: int = 0) -> None:
-        """Make a checkpoint, which now waits."""
+        """Make a checkpoint. It then waits to be written."""
         left = [None, None, None] if self.heard is None else self.heard.offsets
         entry = self.entry(self.begins, bytes(self.order), tick)
         self.waiting = Frozen(self.engine.freeze(), entry, left, self.said)
@@ -172,7 +172,7 @@ class ServedPartition:
         self.order.clear()
 
     def ripe(self, behind: int) -> int:
-        """Return the time ``behind`` the clock, ms, if something is due by it in this partition; else 0."""
+        """Return the time ``behind`` the clock, ms, if something in this partition is due by then; otherwise 0."""
         now = int(time() * 1000 - behind)
         due = bool(behind) and self.live and self.engine.fence.stream_time < now and self.engine.ripens <= now
         return now if due else 0
@@ -182,24 +182,24 @@ class ServedPartition:
         return batch.again is None or batch.again.number >= self.told
 
     def unheard(self, batch: Batch) -> bool:
-        """Whether a batch is folded again, and its outputs in the topics have not been read."""
+        """Whether a batch is folded again while its outputs in the topics have not been read."""
         return self.heard is None and batch.again is not None and self.unsaid(batch)
 
     @property
     def ready(self) -> bool:
-        """Whether there are records for a checkpoint, and none waits."""
+        """Whether there are records for a checkpoint, and no checkpoint waits."""
         return bool(self.order) and self.whole and self.waiting is None
 
     @property
     def behind(self) -> bool:
-        """Whether a checkpoint waits, and the next one will soon be due."""
+        """Whether a checkpoint waits, and the next one will be due soon."""
         return self.waiting is not None and (
             len(self.order) >= CHECKPOINT_RECORDS // 2
             or self.number - self.waiting.entry.number >= CHECKPOINT_BATCHES // 2
         )
 
     def late(self, settings: Settings) -> bool:
-        """Whether new batches must wait for the checkpoint: there are too many rows, or entries of the journal."""
+        """Whether new batches must wait for the checkpoint, because there are too many rows or journal entries."""
         return self.waiting is not None and (
             self.engine.weight > settings.enough_bytes // 2
             or self.engine.full
@@ -207,7 +207,7 @@ class ServedPartition:
         )
 
     def due(self, settings: Settings) -> bool:
-        """Whether a checkpoint is due, and can be made."""
+        """Whether a checkpoint is due and can be made."""
         return self.ready and (
             len(self.order) >= CHECKPOINT_RECORDS
             or self.number - self.written >= CHECKPOINT_BATCHES
@@ -227,21 +227,21 @@ class Folded:
     served: ServedPartition
     #: Outputs to produce.
     outputs: OutputBatch
-    #: Their journal entry; None: the journal has it already.
+    #: Their journal entry; None if the journal has it already.
     entry: Entry | None
-    #: Number of the first journal entry after them.
+    #: Number of the first journal entry after these records.
     number: int
-    #: Effects, as the engine made them.
+    #: The engine's effects.
     effects: Any
     #: The dead letters.
     rejected: list[Rejected]
-    #: Fence of the state with them.
+    #: Fence of the state that includes these records.
     fence: Fence
 
 
 @dataclass(frozen=True)
 class FoldedTurn:
-    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before."""
+    """A turn whose records are applied. Nothing of it is in the journal yet, unless it was there before a crash."""
 
     #: When its folding began to wait, s of a monotonic clock.
     started: float
@@ -250,5 +250,5 @@ class FoldedTurn:
 
 
 def committed(fence: Fence) -> Fence:
-    """Return a copy of a fence: the engine changes its own while it folds records that may never be committed."""
+    """Return a copy of a fence. The engine changes its own fence while it folds records that may never be committed."""
     return Fence.decode(fence.encode())

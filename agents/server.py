@@ -1,11 +1,11 @@
-"""Serve ``/metrics``, ``/healthz``, ``/readyz`` and the pages, with one thread for each connection.
+"""Serves ``/metrics``, ``/healthz``, ``/readyz`` and the pages, with one thread for each connection.
 
-``/healthz`` fails when the worker's event loop has not ticked for a while. ``/readyz`` fails also while state is
-restored. Both need no password, because orchestrators send none; all other paths need it, if one is set.
+``/healthz`` fails when the worker's event loop has not ticked for a while. ``/readyz`` also fails while state is
+restored. Neither needs a password, because orchestrators send none. All other paths need the password, if one is set.
 
 A connection serves one request. Its head must arrive within `HEAD_SECONDS`. If too many connections wait, the oldest is
-closed, so a client that sends at once is always served. Probes are always answered; other requests share `CONNECTIONS`
-places.
+closed. So a client that sends its request at once is always served. Probes are always answered; other requests share
+`CONNECTIONS` places.
 """
 
 import gzip
@@ -32,19 +32,19 @@ from streams.kafka.security import Access
 
 log = logging.getLogger("trueup")
 
-#: Requests served at one time, beside probes; a further one is told to come again.
+#: Requests served at the same time, probes not counted. Any further one is told to come again.
 CONNECTIONS = 32
-#: Time for which metrics and pages are cached, as a multiple of the processor time that making them took.
+#: How long metrics and pages are cached, as a multiple of the processor time that it took to make them.
 KEPT = 9.0
-#: Most pages in the cache.
+#: The most pages in the cache.
 PAGES = 32
-#: Most connections whose head has not come yet.
+#: The most connections whose head has not come yet.
 WAITING = 64
-#: Longest time for a head, TLS handshake included, s, and its most bytes.
+#: Longest time for a head, TLS handshake included, s; and its largest size, bytes.
 HEAD_SECONDS, HEAD_BYTES = 5.0, 65_536
 #: Longest time for the client to read an answer, s.
 ANSWER_SECONDS = 30.0
-#: Delay after a wrong password, s, and shortest time between two log lines about them, s.
+#: Delay after a wrong password, s; and shortest time between two log lines about wrong passwords, s.
 WRONG_SECONDS, TELL_SECONDS = 1.0, 60.0
 
 Headers = list[tuple[str, str]]
@@ -59,7 +59,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-#: Returns the answer of a page, by unquoted path and query.
+#: Returns the answer for a page, given its unquoted path and query.
 Ask = Callable[[str, str], Response]
 
 
@@ -68,7 +68,7 @@ class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
 
 
 class _Head(io.RawIOBase):
-    """Reads a request's head by one deadline, however slowly its bytes come."""
+    """Reads a request's head before a deadline, however slowly its bytes come."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
@@ -76,11 +76,11 @@ class _Head(io.RawIOBase):
         self._left = HEAD_BYTES
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Always return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever the reader above has
-        """Read the bytes that are there, waiting until the deadline at most."""
+        """Read the bytes that have come, waiting no longer than the deadline."""
         left = self._deadline - monotonic()
         if left <= 0 or not self._left:
             raise _Late
@@ -101,13 +101,13 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile = io.BytesIO()
 
     def finish(self) -> None:
-        """Leave closing to the server."""
+        """Do nothing: the server closes the connection."""
 
     def log_message(self, *_: object) -> None:
-        """Log no scrapes."""
+        """Do not log requests."""
 
     def handle(self) -> None:
-        """Serve the connection. Broken connections and failed TLS handshakes are the client's affair."""
+        """Serve the connection. Broken connections and failed TLS handshakes are the client's problem."""
         try:
             whole = self._read()
         except (OSError, _Late, HTTPException, ValueError):  # ValueError: closed during a TLS operation
@@ -132,7 +132,7 @@ class _Request(BaseHTTPRequestHandler):
         self.answer(HTTPStatus(code), [("Content-Type", "text/plain")], b"this is not a request that can be answered\n")
 
     def answer(self, status: HTTPStatus, headers: Headers, body: bytes) -> None:
-        """Send an answer; without body for HEAD, and without the server's name."""
+        """Send an answer: without the server's name, and for HEAD without a body."""
         own = [("Content-Length", str(len(body))), ("Connection", "close")]
         lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{n}: {v}" for n, v in [*headers, *own]), "", ""]
         self.connection.settimeout(ANSWER_SECONDS)
@@ -141,7 +141,7 @@ class _Request(BaseHTTPRequestHandler):
 
 
 class _Listener(ThreadingMixIn, TCPServer):
-    """Accepts connections, and limits those that wait."""
+    """Accepts connections, and limits how many wait."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -161,7 +161,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().__init__(address, _Request)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. The TLS handshake may block, so the thread that serves it does it."""
+        """Accept a connection. The TLS handshake may block, so the connection's own thread does it."""
         connection, address = super().get_request()
         if self.context is not None:
             connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -169,7 +169,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         return connection, address
 
     def _expect(self, connection: socket.socket) -> None:
-        """Note a new connection; if too many wait, close the oldest."""
+        """Note a new connection. If too many wait, close the oldest."""
         with self._lock:
             self._waiting[connection] = None
             if len(self._waiting) <= WAITING:
@@ -177,7 +177,7 @@ class _Listener(ThreadingMixIn, TCPServer):
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
         with suppress(OSError):
-            socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # below TLS, as its own thread may be in the handshake
+            socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # below TLS, because its thread may be in the handshake
 
     def heard(self, connection: socket.socket) -> None:
         """Note that a connection's head has come."""
@@ -190,20 +190,20 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - the base class's
-        """Log an error of this server; errors of clients do not come here."""
+        """Log an error of this server. Errors of clients do not come here."""
         log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
 class _Kept(Generic[T]):
     """A cache for readers that makes one value at a time; concurrent readers share it.
 
-    A value is kept for nine times the processor time that making it took. So readers, however many, take at most a
+    A value is kept for nine times the processor time that it took to make it. So any number of readers takes at most a
     tenth of a processor. On a small worker a value is at most milliseconds old.
     """
 
     def __init__(self, most: int = 1) -> None:
         self._most, self._lock = most, threading.Lock()
-        #: By name: until when a value is kept, and the value; oldest first.
+        #: By name: the time until which a value is kept, and the value; the oldest first.
         self._kept: dict[str, tuple[float, T]] = {}
 
     def get(self, name: str, make: Callable[[], T]) -> T:
@@ -227,9 +227,9 @@ class Server:
     Raises ValueError if the certificate cannot be loaded.
 
     ``host, port``: address to listen on; port 0 takes a free one, see `port`.
-    ``exposition``: returns the text of ``/metrics``, to one thread at a time. TimeoutError if there is nothing now.
+    ``exposition``: returns the text of ``/metrics``; one thread at a time calls it. TimeoutError if there is none now.
     ``healthy``: answers ``/healthz``.
-    ``unready``: answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty: it is.
+    ``unready``: answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty if it is ready.
     ``pages``: answers every other path; None: there is none.
     ``access``: who may read, and the server's certificate and names.
     """
@@ -249,13 +249,13 @@ class Server:
         self._exposition = exposition
         #: The metrics as text, plain and compressed.
         self._metrics = _Kept[tuple[bytes, bytes]]()
-        #: What is wrong, by path of the probe.
+        #: For each probe's path, a function that returns what is wrong.
         self._probes: Mapping[str, Callable[[], str]] = {
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
         }
         self._pages, self._kept = pages, _Kept[Response](PAGES)
-        #: Requests with a wrong name or password.
+        #: Number of requests with a wrong name or password.
         self.failed_logins = 0
 
         self._told = -TELL_SECONDS
@@ -303,7 +303,7 @@ class Server:
                 headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
                 headers += [("Content-Encoding", "gzip")] if gzipped else []
                 request.answer(HTTPStatus.OK, headers, packed if gzipped else plain)
-        elif (pages := self._pages) is not None:  # waiting requests keep their places, and places are few
+        elif (pages := self._pages) is not None:  # requests that wait keep their places, and places are few
             name = unquote_to_bytes(path.encode("latin-1")).decode(errors="replace")  # bytes may come unquoted
             request.answer(*self._kept.get(request.path, lambda: pages(name, query)))
         else:
@@ -314,7 +314,7 @@ class Server:
         return plain, gzip.compress(plain, 1)
 
     def _failed(self, client: str) -> None:
-        """Count a wrong password, and log a summary now and then."""
+        """Count a wrong password. Log a summary now and then."""
         self.failed_logins += 1
         if monotonic() - self._told >= TELL_SECONDS:
             self._told = monotonic()
@@ -335,7 +335,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Free the address while another process serves it."""
+        """Give the address up: another process serves it."""
         self._server.server_close()
 
 
@@ -343,10 +343,10 @@ _TEXT: Final = (("Content-Type", "text/plain"),)
 
 
 def named(host: str, known: Iterable[str]) -> bool:
-    """Whether a ``Host`` header names this server; this prevents DNS rebinding.
+    """Whether a ``Host`` header names this server. This prevents DNS rebinding.
 
     A foreign page can point its own host name to this server, and read answers through a user's browser. It cannot do
-    so with an IP address, nor with a name without a dot, which no registry sells.
+    so with an IP address, nor with a name without a dot, because no registrar sells such names.
     """
     name = re.sub(r":\d*$", "", host.strip().lower()).strip("[]").removesuffix(".")
     if "." not in name or name in known:

@@ -1,4 +1,4 @@
-"""Keeps the gauges up to date with the served partitions: their rows, the batches, the checkpoints."""
+"""Keeps the gauges up to date with the served partitions: with their rows, batches and checkpoints."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,14 +33,14 @@ class Showing:
     def _take_slots(self, partition: int) -> None:
         """Give slots to the streams of a partition until no slot is left.
 
-        A partition may hold rows of any number of streams, and all partitions wait while it is taken up. So reading is
-        bounded by the number of slots.
+        A partition may hold rows of any number of streams, and all partitions wait while it is taken up. So at most as
+        many streams are read as there are slots.
         """
         for streams in snapshot.present(lambda prefix: self._table.store.range(partition, prefix), self._policies):
             all(map(self._gauges.slots.take, streams))  # until a stream finds no slot
 
     def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
-        """Return the stored rows of some streams of a partition that gauges hold."""
+        """Return the stored rows of some streams of a partition, for the gauges."""
         return snapshot.read(
             lambda key: self._table.store.read(partition, key), self._policies, streams, committed(fence)
         )
@@ -48,12 +48,12 @@ class Showing:
     def written(self, number: int, changes: Changes, opened: Mapping[int, ServedPartition]) -> None:
         """Show what a checkpoint wrote."""
         self._gauges.written(number, changes)
-        if gained := self._gauges.gained():  # slots that got another stream, whose rows have not been read
+        if gained := self._gauges.gained():  # slots that now belong to another stream, whose rows have not been read
             for each, served in opened.items():
                 self._gauges.restored(each, self._held(each, gained, served.engine.fence))
 
     def count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
-        """Count the effects of a batch that is in the journal now."""
+        """Count the effects of a batch that is now in the journal."""
         for stream, n in effects.overdue.items():
             self._notices.overdue(stream, n)
         for stream, begins in effects.withheld.items():

@@ -1,4 +1,4 @@
-"""The source partitions that an intake has taken up: its offsets in each, and checks that topics are still the same."""
+"""The source partitions that an intake has taken up: its offset in each, and checks that topics are still the same."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from streams.records.making import Maker
 
 log = logging.getLogger("trueup")
 
-#: Labels of topics whose numbers of partitions are noted beside each offset.
+#: Topics whose numbers of partitions are committed with each offset, by label.
 _NOTED = ("forecasts", "routes", "labels")
 
 
@@ -34,7 +34,7 @@ class Noted(NamedTuple):
     #: Id of the source topic, and the epoch of the partition's leader.
     id: str = ""
     epoch: int = -1
-    #: Numbers of partitions of the topics of `_NOTED`.
+    #: Numbers of partitions of the topics in `_NOTED`.
     partitions: Sequence[int] = ()
 
     @classmethod
@@ -60,13 +60,13 @@ class TakenUp:
     def __init__(self, settings: Settings, maker: Maker) -> None:
         self._settings, self._maker = settings, maker
         self._mapping = in_force.mapping(settings)
-        #: Next offset of each partition: to buffer, to commit, and committed.
+        #: For each partition the next offset to buffer, the next to commit, and the committed one.
         self.following: dict[TopicPartition, int] = {}
         self.done: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
-        #: By partition: offsets that operators left out, and why.
+        #: By partition: the offsets that operators skipped, and why.
         self.skipped: dict[TopicPartition, dict[int, str]] = {}
-        #: By partition: how far it was read, and the epoch of its leader.
+        #: By partition: how far it was read, and the leader epoch.
         self.read: defaultdict[TopicPartition, Read] = defaultdict(Read)
 
     def due(self) -> dict[TopicPartition, tuple[int, str]]:
@@ -86,10 +86,10 @@ class TakenUp:
     ) -> None:
         """Go on from the committed offsets; return once the topic of configurations has the mapping from there on.
 
-        Raises DataLossError if a source topic was made anew.
+        Raises DataLossError if a source topic was recreated.
         Raises PartitionsError if a topic that intake sends to has another number of partitions than before.
 
-        ``stored``, ``first``: committed offsets of the partitions, and their first offsets.
+        ``stored``, ``first``: the committed and the first offsets of the partitions.
         """
         for each in (self.following, self.done, self.committed):
             each.clear()
@@ -105,7 +105,7 @@ class TakenUp:
         await self._announce(assigned, producer)
 
     async def go_on_behind(self, consumer: AIOKafkaConsumer, positions: dict[TopicPartition, int]) -> None:
-        """Go on with the first records that are left, if the settings allow it; else raise DataLossError."""
+        """Go on with the first records that are left, if the settings allow it; otherwise raise DataLossError."""
         first, ends = await consumer.beginning_offsets(list(positions)), await consumer.end_offsets(list(positions))
         for tp, position in positions.items():
             if deleted(tp, position, first[tp], ends[tp]):
@@ -117,7 +117,7 @@ class TakenUp:
         self._maker.know(*await self._asked(client))
 
     async def look(self, client: AIOKafkaClient) -> None:
-        """Compare the topics with their earlier state; raises as `begin`.
+        """Compare the topics with their former state; raises as `begin`.
 
         If brokers do not answer, the next call asks again.
         """
@@ -129,7 +129,7 @@ class TakenUp:
             self._refuse(label, had, widths[label])
         for topic, before in self._maker.ids.items():
             if ids[topic] != before:
-                raise DataLossError(f"{topic} was deleted and made anew while it was read: start again")
+                raise DataLossError(f"{topic} was deleted and recreated while it was read: start again")
 
     async def _asked(self, client: AIOKafkaClient) -> tuple[dict[str, int], dict[str, str]]:
         maker = self._maker
@@ -139,7 +139,7 @@ class TakenUp:
         return {label: each.partitions for label, each in there.items()}, ids
 
     async def _left_out(self) -> dict[TopicPartition, dict[int, str]]:
-        """Return the records of source topics that operators left out (`trueup state skip`), and why."""
+        """Return the records of source topics that operators skipped (`trueup state skip`), and why."""
         found: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         async for _, records in batches(self._settings, [self._settings.configurations]):
             for record in records:
@@ -153,7 +153,7 @@ class TakenUp:
         return found
 
     async def _announce(self, assigned: Sequence[TopicPartition], producer: AIOKafkaProducer) -> None:
-        """Write from which offsets on this mapping is in force; return once that is acknowledged."""
+        """Write from which offsets this mapping is in force. Return when that is acknowledged."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         parts: dict[tuple[bytes, int], bytes] = {}
         taken_up: dict[tuple[bytes, int], bytes] = {}
@@ -164,7 +164,7 @@ class TakenUp:
             *own, (key, value) = in_force.mapped_records(now, self._settings.batch_bytes // 2)
             parts |= {(part, partition): said for part, said in own}
             taken_up[key, partition] = value
-        for written in (parts, taken_up):  # the settings are written before the record that names them
+        for written in (parts, taken_up):  # the settings are written before the record that refers to them
             await asyncio.gather(
                 *(
                     producer.send_and_wait(self._settings.configurations, value, key, partition)
@@ -180,7 +180,7 @@ class TakenUp:
         if offset and topic_id != self._maker.ids[tp.topic]:
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "
-                f"deleted and made anew: its id was {topic_id} and is {self._maker.ids[tp.topic]}. Delete the offsets "
+                f"deleted and recreated: its id was {topic_id} and is {self._maker.ids[tp.topic]}. Delete the offsets "
                 f"of group {self._settings.intake_group} for it to be read from its first record"
             )
         for label, had in zip(_NOTED, widths, strict=True):

@@ -1,7 +1,7 @@
-"""Output to terminals: text from records and tables must not control them.
+"""Output to terminals. Text from records and tables must not control them.
 
-A name of a column, a label or a stream may hold anything: sequences that colour, hide or move text, and characters that
-reverse its direction.
+The name of a column, a label or a stream may hold anything: sequences that colour, hide or move text, and characters
+that reverse its direction.
 """
 
 import os
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
-#: Control characters except tab and end of line, and characters that reverse the direction of text.
+#: Control characters except tab and end of line; and characters that reverse the direction of text.
 _STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def shown(text: str) -> str:
-    r"""Return text with every character that controls a terminal spelled out.
+    r"""Return text in which every character that controls a terminal is spelled out.
 
     >>> shown("a\x1b[2Jb")
     'a⟨U+001B⟩[2Jb'

@@ -47,7 +47,7 @@ log = logging.getLogger("trueup")
 STOPPING: Final = "it is stopping"
 
 
-#: Errors that end a stage and are not its defects: the message suffices.
+#: Errors that end a stage but are not defects of it: the message suffices.
 NO_DEFECT: Final = (
     BrokersError,
     DataLossError,
@@ -62,7 +62,7 @@ ROOM: Final = "; free some, or give the worker an empty disk that is larger: it 
 
 
 def log_end(exc: BaseException) -> None:
-    """Log the error that ends a stage; with traceback if it may be a defect."""
+    """Log the error that ends a stage, with a traceback if it may be a defect."""
     full, timed_out = FULL in str(exc), isinstance(exc, TimeoutError) and str(exc)
     told = full or timed_out or isinstance(exc, NO_DEFECT)
     room = ROOM if full else ""
@@ -71,7 +71,7 @@ def log_end(exc: BaseException) -> None:
 
 @dataclass(eq=False)
 class Topology:
-    """A wired worker that is not started yet. It is also the `Inputs` of the transport."""
+    """A wired worker that is not started yet. It is also the `Inputs` for the transport."""
 
     settings: Settings
     #: The application; `agents.worker.run` runs it.
@@ -81,25 +81,25 @@ class Topology:
     gauges: Gauges
     processor: BatchProcessor
     announcer: Announcer | None
-    #: Ends the process at once, with this status; by default not 0.
+    #: Ends the process at once, with this status (by default not 0).
     abort: Callable[..., None]
     #: The error that ended the process, or None.
     failure: BaseException | None = None
     #: Whether the worker was told to stop.
     stopping: bool = False
-    #: Whether the worker waits for intake and router, see `streams.kafka.backlog`.
+    #: Whether the worker still waits for intake and router, see `streams.kafka.backlog`.
     behind: bool = False
     #: Progress of restoring the state.
     progress: Progress = field(default_factory=Progress)
     #: Returns the number of logins with a wrong password.
     failed_logins: Callable[[], int] = lambda: 0
-    #: Schemas of outputs for which the registry has not answered yet.
+    #: Outputs' schemas about which the registry has not answered yet.
     wait: Wait = field(default_factory=Wait)
     #: Offset of the claim under which each partition is served.
     claims: dict[int, int] = field(default_factory=dict)
     publisher: Publisher | None = None
     _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
-    #: Records of inputs that were deleted unread since the process began, by topic.
+    #: Number of input records deleted unread since the process began, by topic.
     lost_records: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -117,14 +117,14 @@ class Topology:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Topics that each partition's worker writes alone."""
+        """Topics that only the owner of a partition writes."""
         return () if self.settings.routed else self.settings.outputs
 
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
-        """Take up a partition, and write down the configuration that is in force from now on.
+        """Take up a partition, and write which configuration is in force from now on.
 
-        Raises DataLossError if an input topic was made anew since its records were applied. Returns the next offset of
-        each input after the last checkpoint, and the journal since.
+        Raises DataLossError if an input topic was recreated since its records were applied. Returns the next offset of
+        each input after the last checkpoint, and the journal since then.
         """
         calibrated, resolved, letters = said or (0, 0, 0)
         fence, journal = await self.processor.reopen(
@@ -152,14 +152,14 @@ class Topology:
         await self.processor.forgo(partition, journal)
 
     async def checkpoint(self) -> None:
-        """Write checkpoints of all partitions before they move. If one fails, the new owner folds its records again."""
+        """Write checkpoints of all partitions before they move. If one fails, the new owner folds the records again."""
         try:
             await self.processor.checkpoint(due=False)
         except Exception as exc:  # noqa: BLE001 - the journal has the records
             log.info("no checkpoint was written: %s", exc)
 
     def tick(self, partition: int) -> int:
-        """Return the stream time that a partition without new records may advance to; see `BatchProcessor.tick`."""
+        """Return the stream time to which a partition without new records may advance; see `BatchProcessor.tick`."""
         return self.processor.tick(partition)
 
     def waits_for(self, batch: Batch) -> bool:
@@ -167,7 +167,7 @@ class Topology:
         return self.processor.waits_for(batch)
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
-        """Return the skipped records of a topic-partition: the reason by offset."""
+        """Return the offsets of a topic-partition that are skipped, each with its reason."""
         return self._skips.get((tp.topic, tp.partition), {})
 
     def revoked(self, partition: int) -> None:
@@ -185,7 +185,7 @@ class Topology:
         self.lost_records[tp.topic] += records
 
     def failed(self, exc: BaseException) -> None:
-        """Stop at once and acknowledge nothing: unfinished work is done again after the restart."""
+        """Stop at once and acknowledge nothing. Unfinished work is done again after the restart."""
         if self.failure is None:
             self.failure = exc
             if isinstance(exc, OtherFormat):
@@ -203,7 +203,7 @@ class Topology:
 
     @property
     def healthy(self) -> bool:
-        """Whether no error has occurred that only a restart repairs."""
+        """Whether no error has occurred that only a restart can repair."""
         return self.failure is None and not self.app.expelled
 
     @property
@@ -224,7 +224,7 @@ class Topology:
 
     @property
     def unready(self) -> str:
-        """Why the worker does not answer all forecasts, in words without secrets; empty if it does."""
+        """Why the worker does not answer all forecasts, in words without secrets; empty if it answers all."""
         if self.failure is not None:
             return "it cannot go on"
         if self.stopping:
@@ -253,13 +253,13 @@ class Topology:
         except asyncio.CancelledError:
             raise
         except MovedError as exc:
-            if any(map(self.app.holds, turn)):  # a partition that is still held has not moved: something is wrong
+            if any(map(self.app.holds, turn)):  # a partition that is still held has not moved, so something is wrong
                 self.failed(exc)
                 return False
             # Their buffers are gone, so the acknowledgement commits nothing. It only ends the wait for this turn.
             log.info("%s", exc)
         except DamagedStoreError as exc:
-            self.app.consumer.repair(exc)  # their buffers are gone as well
+            self.app.consumer.repair(exc)  # their buffers are gone, too
         except BaseException as exc:  # noqa: BLE001 - after any error the turn is not done
             self.failed(exc)
             return False
@@ -269,7 +269,7 @@ class Topology:
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
     """Wire a new application.
 
-    ``abort``: ends the process after an error that it cannot recover from.
+    ``abort``: ends the process after an error from which it cannot recover.
     """
     app = Application(settings)
     gauges = Gauges(
@@ -291,9 +291,9 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
 
 
 def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield the gauges that are not in the state.
+    """Yield the gauges whose values are not in the state.
 
-    The thread of the metrics server calls this. So it must not be the first to use an object that Faust makes on
+    The thread of the metrics server calls this. So this must not be the first use of an object that Faust makes on
     demand: Faust would bind that object to the wrong event loop.
     """
     yield "ready", (), float(not topology.unready)
@@ -320,7 +320,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
     for what, times in topology.app.set_aside().items():
         yield "set_aside", (what,), float(times)
-    with suppress(OSError):  # somebody has removed the file
+    with suppress(OSError):  # the file may have been removed meanwhile
         disk = shutil.disk_usage(topology.settings.state_dir)
         yield "disk_free_ratio", (), disk.free / disk.total
     if (free := memory.free_ratio()) is not None:

@@ -1,7 +1,7 @@
 """Traces: a span for each turn, if OpenTelemetry is installed and the environment names a receiver.
 
-A thread sends spans by OTLP over HTTP; OpenTelemetry's variables say where and how. While the receiver does not answer,
-spans are dropped, and nothing waits. A forecast's trace goes on in its answer without any of this, see
+A thread sends spans by OTLP over HTTP. OpenTelemetry's variables say where and how. While the receiver does not answer,
+spans are dropped, and nothing waits. The trace of a forecast continues in its answer without any of this, see
 `streams.sources.carrying`.
 """
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("trueup")
 
-#: Variables that name a receiver; without them there are no spans.
+#: Variables that name a receiver. Without one of them there are no spans.
 RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-#: Most links of a span, as a turn may have thousands of records.
+#: The most links of a span. A turn may have thousands of records.
 LINKS: Final = 32
 _HEADER: Final = "traceparent"
 
@@ -32,14 +32,14 @@ class Spans:
     Raises ImportError if OpenTelemetry is not installed.
 
     ``settings``: names the application and this worker.
-    ``environment``: has ``OTEL_SERVICE_NAME``, or not.
+    ``environment``: may have ``OTEL_SERVICE_NAME``.
     ``exporter``: sends spans; None: by OTLP over HTTP.
     """
 
     def __init__(
         self, settings: Settings, environment: Mapping[str, str], exporter: "SpanExporter | None" = None
     ) -> None:
-        # ruff: noqa: PLC0415 - an optional package that most do not install
+        # ruff: noqa: PLC0415 - an optional package that few users install
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -60,18 +60,18 @@ class Spans:
 
     @classmethod
     def wanted(cls, settings: Settings, environment: Mapping[str, str]) -> Self | None:
-        """Return a maker of spans; None if the environment names no receiver, or OpenTelemetry is not installed."""
+        """Return a maker of spans; None if the environment names no receiver or OpenTelemetry is not installed."""
         name = next((each for each in RECEIVERS if environment.get(each)), None)
         if name is None:
             return None
         try:
             return cls(settings, environment)
         except ImportError as exc:
-            log.warning("%s is set, and no spans are sent: %s; pip install 'trueup[tracing]'", name, exc)
+            log.warning("%s is set, but no spans are sent: %s; pip install 'trueup[tracing]'", name, exc)
             return None
 
     def turn(self, turn: FoldedTurn, noted: float) -> None:
-        """Make the span of an answered turn; ``noted``: when the journal had it, on the turn's clock."""
+        """Make the span of an answered turn. ``noted``: when the turn was in the journal, on the turn's clock."""
         batches = [part.batch for part in turn.parts]
         records = [record for batch in batches for record in batch.records]
         forecasts = sum(topic == FORECASTS for topic, _ in records)
@@ -112,5 +112,5 @@ class Spans:
         return links
 
     def close(self) -> None:
-        """Send the remaining spans; call it outside of the loop, as it waits for the receiver."""
+        """Send the remaining spans. Call it outside of the loop, because it waits for the receiver."""
         self._provider.shutdown()

@@ -1,4 +1,4 @@
-"""The worker process: it checks, starts, serves, and ends with a status that says why."""
+"""The worker process. It checks, starts, serves, and ends with a status that says why."""
 
 import asyncio
 import fcntl
@@ -32,16 +32,16 @@ log = logging.getLogger("trueup")
 
 #: Exit statuses of sysexits.h: EX_CONFIG for configuration errors, EX_SOFTWARE for failures while running.
 MISCONFIGURED, FAILED = 78, 70
-#: How long a start waits for unreachable brokers, s: as long as a cluster takes to replace one; and the pause between
+#: How long a start waits for unreachable brokers, s (as long as a cluster takes to replace one); and the pause between
 #: two attempts, s.
 START_SECONDS, START_PAUSE = 20.0, 0.5
-#: Pause between two looks for checkpoints that are due, s.
+#: Pause between two looks for due checkpoints, s.
 CHECKPOINT_PAUSE = 0.1
-#: Least free disk space for a start, bytes: four write buffers of RocksDB.
+#: Least free disk space at a start, bytes: four write buffers of RocksDB.
 LEAST_ROOM = 64 << 20
-#: Pause between two looks whether it has crashed, is ready, or has something to report, s.
+#: Pause between two looks at the worker, s: has it crashed, is it ready, has it something to report?
 LOOK_SECONDS = 0.25
-#: How long a stop may take, s. Supervisors wait longer before they kill, so the log can still name what is waited for.
+#: How long a stop may take, s. Supervisors kill later than this, so the log can still say what the stop waits for.
 STOP_SECONDS = 45.0
 
 
@@ -54,13 +54,13 @@ def abort(status: int = FAILED) -> NoReturn:
 
 
 class Stage(NamedTuple):
-    """A stage to run: a worker, or a router, which has the same transport, state and order of effects."""
+    """A stage to run: a worker, or a router, which has the same transport, kind of state and order of effects."""
 
     #: Wires the stage; see `agents.topology.build`.
     build: Callable[..., Topology]
-    #: Makes the stage's pages from what its gauges hold; None: no pages, and its gauges hold no streams.
+    #: Makes the stage's pages from what its gauges hold. None: there are no pages, and the gauges hold no streams.
     pages: Callable[[Settings, Mirror], Ask] | None = None
-    #: Labels of the stage's outputs that have schemas.
+    #: Labels of those outputs of the stage that have schemas.
     writes: tuple[str, ...] = ()
 
 
@@ -70,11 +70,11 @@ WORKER: Final = Stage(
 
 
 def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WORKER) -> int:
-    """Run a worker, or another stage, until SIGTERM or SIGINT, and return its exit status.
+    """Run a worker, or another stage, until SIGTERM or SIGINT; return its exit status.
 
     The status is 0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED`
     if the topics, the metrics address, the credentials or the schemas of outputs are wrong. `FAILED` if the brokers
-    cannot be asked for `START_SECONDS`, because a restart may find them; a registry of schemas is waited for. `FAILED`
+    cannot be reached for `START_SECONDS`, because a restart may reach them; a schema registry is waited for. `FAILED`
     also if a send or the state fails: the process then ends at once, and what was not acknowledged is done again after
     the restart.
     """
@@ -87,11 +87,11 @@ def stand(
     serve: Callable[[Readers], Coroutine[Any, Any, int]],
     stage: Stage | None = None,
 ) -> int:
-    """Check, listen and serve, and return the exit status; an obstacle is logged.
+    """Check, listen and serve; return the exit status. If something prevents this, log it.
 
     ``checked``: returns what is wrong with the topics, or their owners.
-    ``serve``: returns once it is stopped.
-    ``stage``: has a state in the data directory; None: there is no state, and no pages.
+    ``serve``: returns when it is stopped.
+    ``stage``: a stage with a state in the data directory; None: there are no state and no pages.
     """
     try:
         problems = asyncio.run(checked(settings))
@@ -120,7 +120,7 @@ def stand(
 
 
 async def _checked(settings: Settings) -> list[str]:
-    """Return what is wrong with the topics or their owners; retry for a while if brokers are unreachable."""
+    """Return what is wrong with the topics or their owners. Retry for a while if brokers are unreachable."""
     deadline = monotonic() + START_SECONDS
     while True:
         try:
@@ -134,7 +134,7 @@ async def _checked(settings: Settings) -> list[str]:
 
 
 def collect_rarely() -> None:
-    """Make the garbage collector run seldom, and ignore all objects that exist now.
+    """Make the garbage collector run rarely, and let it ignore all objects that exist now.
 
     A batch makes thousands of short-lived tuples and no cycles: at the default threshold the collector walks them
     again and again, for a fifth of the throughput (measured: 48,600 events/s with it, 59,400 without).
@@ -254,7 +254,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
 
 
 async def _checkpoints(topology: Topology) -> None:
-    """Write checkpoints, beside the turns."""
+    """Write checkpoints while turns go on."""
     while not topology.stopping:
         await asyncio.sleep(CHECKPOINT_PAUSE)
         try:
@@ -266,7 +266,7 @@ async def _checkpoints(topology: Topology) -> None:
 
 
 def tell(settings: Settings, port: int, *, page: bool = False) -> None:
-    """Log which engine runs, and the addresses of page and metrics; warn if anybody can read them."""
+    """Log which engine runs, and the addresses of page and metrics. Warn if anybody can read them."""
     log.info("engine: %s", "compiled" if compiled.runs() else f"interpreted: {compiled.missing(os.environ)}")
     scheme = "https" if settings.access.certfile else "http"
     place = f"{scheme}://{settings.metrics_host}:{port}/"
@@ -275,9 +275,10 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
     log.info("metrics on %smetrics", place)
     for exposed in settings.exposed:
         log.warning("%s", exposed)
-    if page and not settings.policies.coin:  # only the worker draws, and only it has a page
+    if page and not settings.policies.coin:  # only the worker draws, and only the worker has a page
         log.warning(
-            "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
+            "TRUEUP_COIN_KEY is not set: anybody who knows an event's id can predict its draw; "
+            "see docs/how-to/security.md"
         )
 
 
@@ -296,8 +297,8 @@ def held(directory: Path) -> Iterator[None]:
     One worker uses a state directory at a time. RocksDB locks each partition's database, so a second worker would fail
     when a partition moves to it, long after its start. This lock stops it at its start.
 
-    With a full disk a worker would join its group, take partitions from workers that can serve them, and end; again and
-    again.
+    With a full disk a worker would again and again join its group, take partitions from workers that can serve them,
+    and end.
 
     Raises HeldError if another process has locked it, or it cannot be made or locked; FullError without `LEAST_ROOM`.
     """
@@ -305,7 +306,7 @@ def held(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise HeldError(f"cannot make the data directory {directory}: {exc.strerror}") from exc
-    try:  # never remove the file: one process could lock the removed file and another a new one
+    try:  # never remove the file: one process could lock the removed file while another locks a new one
         file = (directory / "worker").open("ab")
     except OSError as exc:
         raise HeldError(f"cannot write in the data directory {directory}: {exc.strerror}") from exc

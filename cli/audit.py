@@ -50,7 +50,7 @@ def add(commands: Commands) -> None:
         "--event",
         metavar="ID",
         help="print the path of one event instead, from its source record to its answer and label; status 1 if nothing "
-        "speaks of it",
+        "mentions it",
     )
     instead.add_argument(
         "--certificate",

@@ -1,7 +1,7 @@
-"""The certificate of calibration from ``resolved`` records alone; imports the standard library only.
+"""The certificate of calibration, from ``resolved`` records alone. It imports only the standard library.
 
-``trueup audit --certificate``, or ``python cli/certificate.py < resolved.jsonl``. The page on calibrators says what is
-computed.
+``trueup audit --certificate``, or ``python cli/certificate.py < resolved.jsonl``. docs/explanation/calibrators.md says
+what is computed.
 """
 
 import json
@@ -36,7 +36,7 @@ def verify(records: Iterable[bytes | str]) -> dict[str, dict[str, tuple[int, flo
 
 
 def certificate(cells: dict[int, list[int]]) -> float:
-    """Return the certificate of events by cell, zeros and ones each."""
+    """Return the certificate of events by cell. Each cell has its zeros and its ones."""
     order, held = sorted(cells), [cells[c] for c in sorted(cells)]
     mid = [(EDGES[c] + EDGES[c + 1]) / 2 for c in order]
     weight = [max(m, 1 - m) for m in mid]
@@ -52,7 +52,7 @@ def certificate(cells: dict[int, list[int]]) -> float:
         step, shift = (mid[i + 1] - mid[i] if i + 1 < len(mid) else 0.0) * 1.000001, shift + excess[i]
         insort(bends, (-shift, 2 * step))
         slope = w + step
-    up = [[0] * (len(mid) + 1), [0] * (len(mid) + 1)]  # zeros and ones that come into a cell from the one below
+    up = [[0] * (len(mid) + 1), [0] * (len(mid) + 1)]  # zeros and ones that come into a cell from the cell below
     for i in range(len(mid) - 1, 0, -1):
         moved = min(max(moved - excess[i], within[i][0]), within[i][1])
         label = int((mid[i - 1] + mid[i]) / 2 < 0.5)

@@ -1,4 +1,4 @@
-"""Champion and challenger as the state has them, and the condition under which the challenger is promoted."""
+"""Champion and challenger in the state, and the condition for promoting the challenger."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
 
-#: A condition asks for this many events that both answered, and a difference this many standard errors below 0.
+#: A condition needs this many events that both answered, and a difference this many standard errors below 0.
 ENOUGH_EVENTS: Final = 5000
 SURE_ERRORS: Final = 2.0
 _FORM: Final = re.compile(r"(?P<loss>\w+)(?: better for (?P<days>[1-9]\d{0,3}) days?)?")
@@ -32,7 +32,7 @@ class ChallengerCondition(NamedTuple):
     """Scores of champion and challenger, over all streams of their pattern."""
 
     pattern: str
-    #: The pattern's streams that have state, in order.
+    #: The streams of the pattern that have state, in order.
     names: tuple[str, ...]
     #: Configurations and calibrators of both.
     pair: challengers.Pair
@@ -42,12 +42,12 @@ class ChallengerCondition(NamedTuple):
     compared: int
     #: Outcomes that the challenger has learnt in streams without a comparison yet.
     learnt: int = 0
-    #: Why the state cannot be read; None if it was.
+    #: Why the state cannot be read; None if it can.
     missing: str | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Both sides and their difference, as JSON has them."""
+        """Both sides and their difference, as in the JSON."""
         named = dict(zip(self.pair, self.calibrators, strict=True))
         return {"streams": self.compared, **challengers.describe(self.pair, self.comparison, named)}
 
@@ -83,7 +83,7 @@ class Condition:
     """The challenger's loss is lower by `SURE_ERRORS` over `ENOUGH_EVENTS`, since it runs or in the last days."""
 
     loss: str
-    #: Only events resolved in the last so many days count; None: all.
+    #: Only events resolved in this many last days count; None: all.
     days: int | None
 
     @classmethod
@@ -97,9 +97,9 @@ class Condition:
         """Return why the condition does not hold; None if it does.
 
         The state has no sums by day. So a condition over days writes the sums into ``looks``, once a day. The sums of a
-        span are today's less those of an earlier look.
+        time span are today's minus those of an earlier look.
 
-        Raises SettingsError if streams of this kind of forecast do not have this loss. Raises OSError if ``looks``
+        Raises SettingsError if the streams' kind of forecast does not have this loss. Raises OSError if ``looks``
         cannot be read or written.
 
         ``look``: whether today's sums are written into ``looks``.
@@ -131,7 +131,7 @@ class Condition:
         mean, error = compared.difference(self.loss)
         if mean < -SURE_ERRORS * error:
             return None
-        said = f"its {self.loss} loss less the champion's is {mean:.3g} ± {error:.2g}{since}"
+        said = f"its {self.loss} loss minus the champion's is {mean:.3g} ± {error:.2g}{since}"
         return f"{said}; it has to be two errors below 0"
 
 
@@ -141,14 +141,14 @@ def _look(beside: ChallengerCondition, now: datetime) -> Mapping[str, Any]:
 
 
 def _looks(path: Path, beside: ChallengerCondition) -> list[tuple[datetime, AnyComparison]]:
-    """Return the earlier looks at a pair, the oldest first, since its comparison last began anew."""
+    """Return the earlier looks at a pair, the oldest first, from where its comparison last began anew."""
     found = list[tuple[datetime, AnyComparison]]()
     for said in atomic_file.lines(path):
         if said.get("of") == [beside.pattern, *beside.pair]:
             try:
                 sums = kinds.COMPARISON.decode(base64.b64decode(said["sums"]))
                 found.append((datetime.fromisoformat(said["at"]), sums))
-            except CorruptFrame:  # written by another build
+            except CorruptFrame:  # written by a different build
                 found.clear()
     most = beside.comparison.n
     for n in reversed(range(len(found))):

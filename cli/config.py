@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Print the settings and what follows from them; SettingsError if one is wrong."""
+    """Print the settings and what follows from them; raises SettingsError if one is wrong."""
     of = settings()
     try:
         _ = of.security.context, of.access.context
@@ -47,7 +47,7 @@ def check(options: argparse.Namespace) -> int:
     for pattern, by in covered.items():
         print(f"# note: streams {pattern!r} never applies: {by!r} stands before it, and the first that matches counts")
     if modes.routed(of.modes, OUTCOME) and not modes.routed(of.modes, FORECAST):
-        print(f"# note: outcomes come through intake, and no forecasts do. {modes.UNROUTED}")
+        print(f"# note: outcomes come through intake, but no forecasts do. {modes.UNROUTED}")
     for each in sources:
         print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
     print(f"# configuration {hash_}")

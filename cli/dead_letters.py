@@ -1,7 +1,7 @@
-"""``trueup letters``: what stands in the dead-letter topic and why; ``trueup letters send`` sends records again.
+"""``trueup letters``: what is in the dead-letter topic, and why; ``trueup letters send`` sends records again.
 
-A record is sent again to its own topic and partition, with its key, value, headers and Kafka timestamp. A further
-header names its first place. By that header a record that was sent again is found, and not sent twice.
+A record is sent again to its own topic and partition, with its key, value, headers and Kafka timestamp. An additional
+header names its first place. By this header, a record that was sent again is recognised, and not sent twice.
 """
 
 import argparse
@@ -30,16 +30,16 @@ from streams.sources import far_off
 
 #: Header of a record that was sent again: its first place, ``TOPIC/PARTITION@OFFSET``.
 HEADER: Final = "trueup-letter"
-#: Reasons of letters whose value is not the value of their record.
+#: Reasons of letters whose value is not the record's value.
 _OTHERS: Final = ("batch", "skipped", "parked_label")
-#: Reasons for which a record would be refused again, and what to do.
+#: Reasons for which a record would be refused again, with what to do.
 _STAYS: Final = {
     "erased": "its event was erased, and would be answered once its name has left",
     "conflict": "another forecast with its event_id was answered, and sent again it conflicts again; give it an "
     "event_id of its own, or a `scope`. Where its source does that by now, 'trueup letters send --reason conflict' "
     "sends it",
 }
-#: Most characters of a record that are shown on a line.
+#: The most characters of a record that are shown on a line.
 _WIDTH: Final = 300
 #: Longest wait for a schema registry, s.
 _PATIENCE: Final = 10.0
@@ -50,7 +50,7 @@ class Letter(NamedTuple):
 
     #: Its Kafka timestamp, ms.
     at: int
-    #: Why the record is dead, and where it stands.
+    #: Why the record is dead, and its place.
     reason: str
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class Letter(NamedTuple):
     value: bytes | None
     #: Bytes of the record's whole value.
     size: int
-    #: Whether key and value were left out.
+    #: Whether key and value are left out.
     withheld: bool
 
     @property
@@ -70,16 +70,16 @@ class Letter(NamedTuple):
 
     @property
     def record(self) -> TriedRecord:
-        """The record, as far as the letter has it: without headers."""
+        """The record as far as the letter has it, without headers."""
         return TriedRecord(self.place, self.topic, self.key, self.value, (), self.at)
 
     @property
     def whole(self) -> bool:
-        """Whether it holds all of the record's value."""
+        """Whether the letter holds all of the record's value."""
         return not self.withheld and len(self.value or b"") == self.size
 
     def is_of(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether this record may be the letter's record: nothing that the letter holds differs."""
+        """Whether this may be the letter's record: nothing that the letter holds differs."""
         if len(value or b"") != self.size:
             return False
         same_key = (key or b"").startswith(self.key or b"")
@@ -88,14 +88,14 @@ class Letter(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which letters are wanted: by reason, by topic, and at most so many ms old; None: any."""
+    """Which letters are wanted: by reason, by topic, and by their greatest age in ms; None: any."""
 
     reason: str | None = None
     topic: str | None = None
     last_ms: int | None = None
 
     def takes(self, letter: Letter, now: int) -> bool:
-        """Whether a letter is wanted; ``now``: ms since 1970."""
+        """Whether a letter is wanted. ``now`` is in ms since 1970."""
         return (
             self.reason in (None, letter.reason)
             and self.topic in (None, letter.topic)
@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> int:
-    """Print how many letters there are by reason and topic, and the newest of them; return 0."""
+    """Print how many letters there are by reason and topic, and the newest letters; return 0."""
     counts, newest = asyncio.run(_letters(settings, wanted, options.limit or 20))
     trial = Trial(settings, patience=_PATIENCE)
     shown = [
@@ -172,10 +172,10 @@ def _show(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> in
 
 
 def _send(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> int:
-    """Send the records of letters again, and print which. Return 0 if none is left out, else 1.
+    """Send the records of letters again, and print which. Return 0 if none was left out, otherwise 1.
 
-    A record with several letters is sent once. It is left out if it was sent before, if the present settings would
-    refuse it, or if it has left its topic and the letter does not hold all of it.
+    A record with several letters is sent once. It is left out if it was sent again before, if the present settings
+    would refuse it, or if its topic no longer has it and the letter does not hold all of it.
     """
     _, found = asyncio.run(_letters(settings, wanted, options.limit))
     letters = {each.place: each for each in found}
@@ -200,13 +200,13 @@ def _send(settings: Settings, wanted: Wanted, options: argparse.Namespace) -> in
 
 
 def _left_out(trial: Trial, letter: Letter, kept: TriedRecord | None, wanted: Wanted) -> str:
-    """Return why a record is not sent again; empty if it is. ``kept``: what its topic still has."""
+    """Return why a record is not sent again; empty if it is sent. ``kept``: what its topic still has of it."""
     if letter.reason in _OTHERS:
         return f"{letter.reason}: the letter stands for what was not read, or for another record"
     if letter.reason in _STAYS and (letter.reason == "erased" or wanted.reason != letter.reason):
         return f"{letter.reason}: {_STAYS[letter.reason]}"
     if kept is None and not letter.whole:
-        return f"it is in {letter.topic} no longer, and the letter does not hold all of it"
+        return f"it is in {letter.topic} no longer, and the letter has only a part of it"
     tried = trial.of_topic(kept or letter.record)
     return "" if tried is None or tried.made is not None else tried.said or ""
 
@@ -224,7 +224,7 @@ def _tell(
         print(f"{verb} again to {topic}: {n:,}, each to its partition, with its key, value, headers and time")
     if without:
         print(
-            f"  {len(without):,} of them are in their topic no longer: from the letter, without headers, with its time"
+            f"  {len(without):,} of them are no longer in their topic: from the letter, without headers, with its time"
         )
     if before:
         print(f"not sent, as they were sent again before: {len(before):,}; --again sends them once more")
@@ -237,9 +237,9 @@ def _tell(
 
 
 def _grouped(left: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return places by the reason why they are left out.
+    """Return places by the reason for which they are left out.
 
-    Of a reason only the text before its first colon counts, as values follow it.
+    Only the text of a reason before its first colon counts, because values follow the colon.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for place, why in left.items():
@@ -250,7 +250,7 @@ def _grouped(left: Mapping[str, str]) -> dict[str, list[str]]:
 async def _letters(
     settings: Settings, wanted: Wanted, limit: int | None
 ) -> tuple[Counter[tuple[str, str]], list[Letter]]:
-    """Count the wanted letters by reason and topic, and return the newest of them in order of time."""
+    """Count the wanted letters by reason and topic; return the newest of them in order of time."""
     await reading.width(settings, settings.dead_letters)
     counts = Counter[tuple[str, str]]()
     found: list[tuple[int, int, Letter]] = []
@@ -265,7 +265,7 @@ async def _letters(
 
 
 def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
-    """Return a letter; None if the record is none."""
+    """Return the letter in a record; None if the record is not one."""
     try:
         said = orjson.loads(record.value or b"")
         key, value = (None if said[name] is None else base64.b64decode(said[name]) for name in ("key", "value"))
@@ -276,7 +276,7 @@ def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
 
 
 async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dict[str, TriedRecord], set[str]]:
-    """Return the letters' records, and the first places of all records that were sent again since."""
+    """Return the letters' records, and the first places of all records that have been sent again."""
     wanted = {each.place: each for each in letters}
     starts: dict[TopicPartition, int] = {}
     for each in letters:
@@ -284,7 +284,7 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
         starts[place] = min(each.offset, starts.get(place, each.offset))
     for place in starts:
         if place.partition >= await reading.width(settings, place.topic, ": it was deleted"):
-            raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was made anew")
+            raise TopicsError(f"there is no partition {place.partition} of topic {place.topic}: it was recreated")
     kept: dict[str, TriedRecord] = {}
     sent: set[str] = set()
     if starts:
@@ -310,7 +310,7 @@ def _again(record: TriedRecord) -> dict[str, Any]:
 
 
 def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it says
-    """Return the content of a letter's record, decoded in its format if possible, else as text."""
+    """Return the content of a letter's record, decoded in its format if possible, otherwise as text."""
     if letter.withheld:
         return f"{letter.size:,} bytes, which the letter leaves out"
     said = trial.said(letter.topic, letter.value) if letter.whole else None

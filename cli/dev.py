@@ -1,4 +1,4 @@
-"""``trueup dev``: a demo and a local broker. A worker's image holds neither."""
+"""``trueup dev``: a demo and a local broker. A worker's image contains neither."""
 
 import argparse
 import asyncio
@@ -39,7 +39,7 @@ def _add_broker(actions: Commands) -> None:
         "run a local Apache Kafka for development, without Docker; send and watch records of any",
         "cli.dev:broker",
         json_output=False,
-        says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' are of the cluster of "
+        says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' use the cluster of "
         "TRUEUP_BROKERS.",
     )
     broker.add_argument("--port", type=positive, help="port to listen on (default: a free one)")
@@ -57,7 +57,7 @@ def _add_broker(actions: Commands) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run the demo, or export its stream, and return the status."""
+    """Run the demo, or export its stream; return the status."""
     try:
         from lab import demo  # noqa: PLC0415 - needs the demo's packages
     except ModuleNotFoundError as exc:
@@ -78,10 +78,10 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def broker(options: argparse.Namespace) -> int:
-    """Run a broker, or send or watch records, and return the status."""
+    """Run a broker, or send or watch records; return the status."""
     try:
         from lab import broker, records  # noqa: PLC0415 - not part of a worker
-    except ModuleNotFoundError as exc:  # the worker's image holds no lab
+    except ModuleNotFoundError as exc:  # a worker's image does not contain the lab
         raise SettingsError(f"the broker for development needs {exc.name}: run it from a checkout") from exc
 
     if options.by_hand is None:

@@ -1,4 +1,4 @@
-"""``trueup doctor``: what is wrong here, in words, each with a remedy. It changes nothing.
+"""``trueup doctor``: what is wrong here, in words, with remedies. It changes nothing.
 
 It runs the checks of a worker and of `trueup topics check`, and looks at the disk and the clocks.
 """
@@ -30,15 +30,16 @@ from streams.records.skips import PoisonError
 OK, NOTE, WRONG = "ok", "note", "wrong"
 #: Least free space for state, bytes. With less, RocksDB's compactions may fail.
 LEAST_FREE: Final = 1 << 30
-#: How far a record may be ahead of this machine's clock before one of the clocks is wrong, s.
+#: If a record is further ahead of this machine's clock, one of the clocks is wrong, s.
 AHEAD_SECONDS: Final = 2.0
-#: Offsets read at the end of a partition: several, as some are marks of transactions. And the longest wait for them, s.
+#: Offsets read at the end of a partition (several, because some are markers of transactions); and the longest wait for
+#: them, s.
 LAST, READ_SECONDS = 10, 5.0
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A finding about one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
+    """A finding about one subject. ``state`` is `OK`, `NOTE` or `WRONG`."""
 
     subject: str
     state: str
@@ -61,7 +62,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print each finding as soon as it is there, and return the status."""
+    """Print each finding as soon as it is known; return the status."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a finding says the same, with a remedy
     found: list[CheckResult] = []
     for finding in _examined():
@@ -112,7 +113,7 @@ def _settings(of: Settings) -> Findings:
     for each in of.exposed:
         yield CheckResult("settings", NOTE, each)
     if not of.policies.coin:
-        said = "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it"
+        said = "TRUEUP_COIN_KEY is not set: draws can be predicted; scores p do not need it"
         yield CheckResult("settings", NOTE, said)
 
 
@@ -123,7 +124,7 @@ def _disk(directory: Path) -> Findings:
         said = f"cannot look at {directory}: {exc.strerror}; set TRUEUP_DATA_DIR to another directory"
         yield CheckResult("disk", WRONG, said)
         return
-    try:  # /proc refuses even root, who has every right
+    try:  # /proc refuses even root, who otherwise may do anything
         TemporaryFile(dir=there).close()
     except OSError:
         said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
@@ -149,7 +150,7 @@ async def _brokers(of: Settings) -> CheckResult:
 async def _topics(of: Settings) -> list[CheckResult]:
     problems, without, notes = await topics.found(of, as_worker=True)
     found = [CheckResult("topics", WRONG, each) for each in (*problems, *without)]
-    found = found or [CheckResult("topics", OK, "all topics and rights are as they must be")]
+    found = found or [CheckResult("topics", OK, "all topics and rights are as they should be")]
     return found + [CheckResult("topics", NOTE, each) for each in notes]
 
 
@@ -166,12 +167,12 @@ async def _clocks(of: Settings) -> CheckResult:
         "clocks",
         WRONG,
         f"the newest record of {topic} is {ahead[topic]:.0f} s ahead of this machine's clock: set the clock here by "
-        "NTP, or the one of whoever writes there",
+        "NTP, or the clock of whoever writes there",
     )
 
 
 async def _newest(of: Settings, topic: str) -> float | None:
-    """Return the newest timestamp of the last records of a topic, s since 1970; None if none is read in time."""
+    """Return the newest timestamp of the last records of a topic, s since 1970; None if none could be read in time."""
     found: list[float] = []
     with suppress(TimeoutError, PoisonError):
         async with asyncio.timeout(READ_SECONDS):

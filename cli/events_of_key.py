@@ -1,4 +1,4 @@
-"""The records of a key and of events in all topics, for ``trueup forget``."""
+"""The records of a key, and records of events, in all topics: for ``trueup forget``."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from streams.records.mentions import mentions
 
 
 class NamedEvent(NamedTuple):
-    """An event as its records name it; ``scope`` is None without one."""
+    """An event as its records name it. ``scope`` is None without a scope."""
 
     event_id: str
     scope: str | None = None
 
 
 async def records(settings: Settings, key: bytes) -> list[TriedRecord]:
-    """Return the records with a Kafka key in every topic that people write: sources, and inputs without intake.
+    """Return the records with a Kafka key in every topic that users write: sources, and inputs without intake.
 
     Raises TopicsError if a topic cannot be read.
     """
@@ -34,7 +34,7 @@ async def records(settings: Settings, key: bytes) -> list[TriedRecord]:
 
 
 def named(settings: Settings, found: Iterable[TriedRecord]) -> list[NamedEvent]:
-    """Return the events that records become, each once."""
+    """Return the events of records, each once."""
     trial = Trial(settings)
     tried = [trial.of_topic(each) for each in found]
     made = [each.made for each in tried if each is not None and each.made is not None]
@@ -42,9 +42,9 @@ def named(settings: Settings, found: Iterable[TriedRecord]) -> list[NamedEvent]:
 
 
 async def kept(settings: Settings, key: bytes) -> list[NamedEvent]:
-    """Return the events whose rows hold a key, as their records may have left the topics.
+    """Return the events whose rows hold a key. Their records may no longer be in the topics.
 
-    Only rows of events that mature hold a key. Behind intake that key is the stream's, so nothing is looked for.
+    Only rows of events that mature hold a key. With intake that key is the stream's, so there is nothing to look for.
 
     Raises TopicsError if the changelog cannot be read.
     """
@@ -54,7 +54,7 @@ async def kept(settings: Settings, key: bytes) -> list[NamedEvent]:
 
 
 async def unknown(settings: Settings, events: Iterable[NamedEvent]) -> list[str]:
-    """Return the ids of events without a row; none if there is no state. Behind intake an event has its stream's scope.
+    """Return the ids of events without a row; none if there is no state. With intake, an event's scope is its stream.
 
     Raises TopicsError if the changelog cannot be read.
     """
@@ -67,7 +67,7 @@ async def unknown(settings: Settings, events: Iterable[NamedEvent]) -> list[str]
 
 
 async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: True) -> list[NamedEvent]:
-    """Return the events whose present rows ``takes`` accepts."""
+    """Return the events of those present rows that ``takes`` accepts."""
     names = dict[bytes, None]()
     async for record in reading.records(settings, [settings.changelog]):
         if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
@@ -80,7 +80,7 @@ async def _rows(settings: Settings, takes: Callable[[bytes], bool] = lambda _: T
 
 
 async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str] = ()) -> list[str]:
-    """Return the places of dead letters whose key or value holds one of the texts, or whose record stood at ``places``.
+    """Return the places of dead letters whose key or value holds one of the texts, or whose record was at ``places``.
 
     Raises TopicsError if they cannot be read.
     """

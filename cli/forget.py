@@ -44,11 +44,11 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Erase events, print what is known of them and where else they are, and return the status."""
+    """Erase events, print what is known of them and where else they are; return the status."""
     of = settings()
     if not options.events and options.key is None:
         raise SettingsError("name events, or --key KEY")
-    if options.key == "":  # rows of most events hold no key
+    if options.key == "":  # the rows of most events hold no key
         raise SettingsError("--key is empty: name events")
     found, named = [], list(dict.fromkeys(NamedEvent(each, options.scope) for each in options.events))
     events = list(named)
@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _looked_up(look: Coroutine[Any, Any, list[str]], said: str, asked: str) -> tuple[list[str] | None, str]:
-    """Return what was found and a sentence about it; None if it cannot be read. Events are erased in either case.
+    """Return what was found, and a sentence about it; None if it cannot be read. Events are erased in any case.
 
-    ``said, asked``: the sentence about what was found; and what stays unknown if nothing can be read.
+    ``said, asked``: the sentence about what was found; and what remains unknown if nothing can be read.
     """
     try:
         found = asyncio.run(look)
@@ -127,7 +127,7 @@ async def send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: b
     """Send each record to the partition of its event; return the topic and the number of records.
 
     A router has an event in the partition of its id. A worker has it in the partition of the forecast's key, which is
-    not known here. So each partition gets the record. A partition without the event erases nothing.
+    unknown here. So each partition gets the record. A partition without the event erases nothing.
     """
     topic = of.labels if of.has_intake else of.outcomes
     count = await reading.width(of, topic)

@@ -25,7 +25,7 @@ Rows = dict[bytes, bytes]
 
 
 class MovedInput(NamedTuple):
-    """An input of a stage: its topic in the old group and in the new one, and what identifies both."""
+    """An input of a stage: its topic in the old group and in the new group, and what identifies both."""
 
     old: str
     new: str
@@ -34,25 +34,25 @@ class MovedInput(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether it is the topic that it was."""
+        """Whether it is still the same topic."""
         return self.old == self.new and self.before.id == self.now.id
 
 
 @dataclass
 class StageState:
-    """A worker's or a router's state, from the old application to the new one."""
+    """The state of a worker or router, on its way from the old application to the new one."""
 
     #: Settings of the old and the new application.
     old: Settings
     new: Settings
-    #: Rows of the old partitions, and where their changelogs end.
+    #: Rows of the old partitions, and the ends of their changelogs.
     parts: list[Rows]
     ends: list[int]
     #: Fences of the old partitions.
     fences: list[Fence]
     #: The inputs, in the order of their numbers.
     inputs: list[MovedInput]
-    #: From what the new rows were made.
+    #: What the new rows were made from.
     moved: Moved
     #: The new rows.
     made: list[Rows]
@@ -62,7 +62,7 @@ class StageState:
 
 
 async def require_topics(settings: Settings, width: int) -> None:
-    """Require that the topics of the new group exist and are as they must be."""
+    """Require that the topics of the new group exist and are as needed."""
     problems = await topics.check(settings, as_worker=False, partitions=width)
     if problems:
         named = " ".join(
@@ -124,9 +124,9 @@ async def require_applied(stage: StageState, width: int) -> None:
 async def intake_offsets(
     admin: AIOKafkaAdminClient, producer: AIOKafkaProducer, old: Settings, stages: Sequence[StageState], width: int
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """Return the offsets from which intake of the new group goes on.
+    """Return the offsets from which intake of the new group will go on.
 
-    Raises TopicsError if records were sent and their offsets not committed: they would be sent again, to other
+    Raises TopicsError if records were sent but their offsets were not committed: they would be sent again, to other
     partitions.
     """
     if len(stages) == 1:
@@ -179,7 +179,7 @@ async def read_stage(
 
 
 def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
-    """Require that the last checkpoint of each partition holds everything that was applied."""
+    """Require that the last checkpoint of each partition holds all that was applied."""
     for n, part in enumerate(parts):
         if behind := journal.read(part.get).entries:
             records = sum(len(each.topics) for each in behind)
@@ -191,14 +191,14 @@ def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
 
 
 def _require_known(stage: StageState) -> None:
-    """Require that the old inputs are the topics whose records were applied."""
+    """Require that the old inputs are the same topics whose records were applied."""
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:
             continue
         for known, read in zip(kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.inputs, strict=True):
             if read.before.id and known != read.before.id:
                 raise TopicsError(
-                    f"{read.old} was deleted and made anew since the state of {stage.old.app_id} was written"
+                    f"{read.old} was deleted and recreated since the state of {stage.old.app_id} was written"
                 )
 
 

@@ -1,4 +1,4 @@
-"""What history a command reads: topics, files, or a table."""
+"""Which history a command reads: topics, files, or a table."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from replay.sources.table import Columns, TableSource
 from replay.sources.topics import Range, moment, reread, resolved
 from streams.config.settings import Settings, SettingsError
 
-#: Options that only a table has: what each takes, and its help. None has a default.
+#: Options that only a table has: the argument of each, and its help. None of them has a default.
 OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "score": ("COLUMN", "the model's score"),
     "label": ("COLUMN", "what happened; empty where it is not known"),
@@ -38,12 +38,12 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
 }
-#: Options with the name of a field of `replay.sources.table.Columns`.
+#: Options with the same name as a field of `replay.sources.table.Columns`.
 _SAME: Final = ("score", "label", "time", "label_time", "id", "entity", "weight", "label_rate", "model_version")
 
 
 def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
-    """Add the options that say what is read, and return their groups: of topics, and of files."""
+    """Add the options that say what is read; return their groups: of topics, and of files."""
     what = parser.add_argument_group("records of the topics, all that are kept unless said otherwise")
     what.add_argument("--from", dest="start", metavar="TIME", help="from this time on, such as 2026-11-01T00:00Z")
     what.add_argument("--to", dest="end", metavar="TIME", help="up to, not including, this time")
@@ -53,7 +53,7 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
 
 
 def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group of arguments
-    """Add the options that say which files are read, and return their group."""
+    """Add the options that say which files are read; return their group."""
     files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
     files.add_argument("--forecasts", type=Path, metavar="FILE")
     files.add_argument("--outcomes", type=Path, metavar="FILE")
@@ -145,7 +145,7 @@ def _table(options: argparse.Namespace, partitions: int) -> TableSource:
 
 
 def _format(form: str | None, option: str) -> str | None:
-    """Return a format that strptime knows and that says the year, or None for none."""
+    """Return a format that strptime knows and that includes the year; None for no format."""
     if form is not None:
         moment = datetime(2024, 2, 13, 14, 15, 16, tzinfo=UTC)
         try:
@@ -174,23 +174,23 @@ def _encoding(name: str | None) -> str | None:
 
 
 def require_table(options: argparse.Namespace) -> None:
-    """Raise SettingsError if an option needs a table, and none is given."""
+    """Raise SettingsError if an option needs a table but none is given."""
     alone = [name for name in OF_TABLE if getattr(options, name.replace("-", "_")) is not None]
     if alone and not options.table:
         raise SettingsError(f"--{alone[0]} is for a table: give --table FILE, too")
 
 
 def reads(options: argparse.Namespace) -> list[str]:
-    """Return the keys that the streams file needs so that the named columns are used.
+    """Return the keys that the streams file needs to use the named columns.
 
-    Records of a table hold such a column under the key's own name.
+    Records of a table have such a column under the key's own name.
     """
     keys = ("entity", "weight", "label_rate", "model_version")
     return [name for name in keys if getattr(options, name, None) is not None]
 
 
 def require_used(columns: Columns, plans: list[Configuration]) -> None:
-    """Raise SettingsError unless the named columns are those that the streams file asks for."""
+    """Raise SettingsError unless the named columns are exactly those for which the streams file asks."""
     stream = columns.stream_name if columns.stream is None else None
     for name in ("weight", "label_rate", "model_version"):
         option, column = f"--{name.replace('_', '-')}", getattr(columns, name)

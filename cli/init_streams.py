@@ -1,4 +1,4 @@
-"""``trueup streams init``: a first streams file, with what fits each stream of a history and why."""
+"""``trueup streams init``: writes a first streams file, with what fits each stream of a history, and why."""
 
 import argparse
 import glob
@@ -21,7 +21,7 @@ _WIDTH: Final = 110
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file, and return 0; 1 if the history is too small for any proposal.
+    """Write the file and return 0; or return 1 if the history is too small for any proposal.
 
     Raises SettingsError if the file is there already or cannot be written.
     Raises TopicsError or TableError if the history cannot be read.
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         return NO
     segments = [each.strip() for each in (options.segments or "").split(",") if each.strip()]
     text = "\n".join(_lines(proposals, segments, reads, str(options.table or "a history"))) + "\n"
-    stream_config.parse(text, DEFAULT_CALIBRATOR)  # a file that no worker takes must not be written
+    stream_config.parse(text, DEFAULT_CALIBRATOR)  # do not write a file that workers would refuse
     if not options.dry_run:
         with atomic_file.written(options.file) as file:
             file.write(text.encode())

@@ -1,4 +1,4 @@
-"""When the labels of a stream came, from its history. `trueup streams suggest` goes by it."""
+"""When the labels of a stream came, from its history. `trueup streams suggest` uses it."""
 
 import math
 from collections import Counter
@@ -18,14 +18,15 @@ from state.events import Forecast, Outcome, erases
 from state.fence import FORECASTS, OUTCOMES
 from streams.records.decoding import Decoder
 
-#: Fewest forecasts with time for their outcome, and fewest outcomes of a label, for a proposal.
+#: For a proposal: fewest forecasts that had time for their outcome, and fewest outcomes of a label.
 FEWEST, FEWEST_EACH = 200, 20
-#: Outcomes of 0 below this share of those of 1 count as mistakes, not as reported labels.
+#: If outcomes of 0 are less than this share of those of 1, they count as mistakes, not as reported labels.
 SLIP: Final = 0.05
-#: Zeros may go unreported up to a score that at least half of all forecasts do not exceed; it is searched in fiftieths.
+#: Zeros may be unreported up to some score, which at least half of all forecasts must not exceed. It is searched in
+#: fiftieths of the forecasts.
 LOW, PARTS = 25, 50
-#: The score decides which forecasts get a label if there is a cut-off above which at least this share of them has one,
-#: and below which at most the share `SLIP` has one.
+#: The score decides which forecasts get a label if there is a cut-off such that at least this share has a label above
+#: it, and at most the share `SLIP` below it.
 CHOSEN: Final = 0.8
 #: If there are more different labels, outcomes are numbers, not classes.
 _LABELS: Final = 64
@@ -33,16 +34,16 @@ _LABELS: Final = 64
 
 @dataclass(frozen=True)
 class Seen:
-    """Observations of a stream."""
+    """What was observed of a stream."""
 
     #: Its name.
     stream: str
-    #: From the first forecast to the last record.
+    #: Time from the first forecast to the last record.
     span_ms: float
     #: Forecasts.
     forecasts: int
-    #: Forecasts of the first half of the span, as their outcomes had at least the second half to come; and how many of
-    #: them have one. All fields below are of these forecasts.
+    #: Forecasts of the first half of the time, whose outcomes had at least the second half to come; and how many of
+    #: them have one. All fields below are about these forecasts.
     old: int
     known: int
     #: First outcomes by label, the smallest first.
@@ -50,20 +51,20 @@ class Seen:
     #: Events whose label changed, and the age at the latest change; NaN without one.
     revised: int
     last_revised_ms: float
-    #: Outcomes without a forecast in the whole history, all streams together.
+    #: Outcomes without a forecast in the whole history, over all streams.
     orphans: int
-    #: Age by which 99 in 100 of the changed labels had changed; NaN without one.
+    #: Age at which 99 % of the changed labels had changed; NaN without one.
     corrected_ms: float = math.nan
-    #: Events whose label is 1 in the end.
+    #: Events whose last label is 1.
     ones: int = 0
-    #: Up to this score ones are reported, but hardly any zeros; higher scores have both. And the number of these ones.
-    #: At least half of the forecasts are as low. NaN and 0 if there is no such score.
+    #: Up to this score ones are reported but hardly any zeros; higher scores have both. Then the number of these ones.
+    #: At least half of the forecasts have such low scores. NaN and 0 if there is no such score.
     low: float = math.nan
     low_ones: int = 0
-    #: From this score on most forecasts have an outcome, below it hardly any; NaN if there is no such score.
+    #: From this score on, most forecasts have an outcome; below it, hardly any have. NaN if there is no such score.
     chosen: float = math.nan
-    #: How often a first outcome of 0 is followed by one of 1, or one of 1 by one of 0: if outcomes are ordered as they
-    #: came in their partitions, and if they are ordered by their forecasts. Other labels are left out.
+    #: How often a first outcome of 0 is followed by one of 1, or the reverse: in the order in which outcomes came in
+    #: their partitions, and in the order of their forecasts. Other labels are left out.
     turns: int = 0
     turns_issued: int = 0
     #: Record times that several first outcomes share and that have both labels; and how many would have both by chance.
@@ -75,12 +76,12 @@ class Seen:
 class _History:
     """Forecasts of the streams, and every outcome, in the order of the topics."""
 
-    #: By stream and event: time of the forecast, and its score; NaN if it is not one number.
+    #: By stream and event: the time of the forecast, and its score (NaN if it is not one number).
     streams: dict[str, dict[str, tuple[int, float]]] = field(default_factory=dict)
-    #: Events of all streams, also of streams that are not observed.
+    #: Events of all streams, even of streams that are not observed.
     events: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
-    #: Partition of each event's first outcome, in the order of the topic.
+    #: Partition of each event's first outcome, in the topic's order.
     came: dict[str, int] = field(default_factory=dict)
     end: int = 0
     #: Forecasts by stream.
@@ -88,11 +89,11 @@ class _History:
 
 
 def read(source: ReplaySource, decoder: Decoder, stream: str | None = None) -> list[Seen]:
-    """Read all partitions of a history and observe one stream; or each, the largest first.
+    """Read all partitions of a history. Observe one stream, or each, the largest first.
 
     Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
 
-    ``decoder``: of the present streams file; rejected records are ignored.
+    ``decoder``: that of the present streams file; rejected records are ignored.
     """
     history = _History()
     for partition in range(source.partitions):
@@ -179,19 +180,19 @@ def _seen(history: _History, stream: str) -> Seen:
 
 
 def _turns(labels: Sequence[float]) -> int:
-    """Return how often a label is followed by another one."""
+    """Return how often a label is followed by a different one."""
     return sum(one != other for one, other in pairwise(labels))
 
 
 def _mixed(moments: Sequence[Sequence[float]]) -> tuple[int, float]:
-    """Return how many moments have both labels, and how many would if labels were independent."""
+    """Return how many moments have both labels, and how many would have if labels were independent."""
     rate = sum(map(sum, moments)) / max(sum(map(len, moments)), 1)
     by_chance = sum(1.0 - rate ** len(each) - (1.0 - rate) ** len(each) for each in moments)
     return sum(min(each) != max(each) for each in moments), by_chance
 
 
 def _low(score: Floats, label: Floats) -> tuple[float, int]:
-    """Return `Seen.low` and `Seen.low_ones`, from scores, ascending, and first labels, NaN without one."""
+    """Return `Seen.low` and `Seen.low_ones` from ascending scores and their first labels (NaN without one)."""
     for part in range(PARTS - 1, LOW - 1, -1):
         most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
         mine = score <= most
@@ -204,7 +205,7 @@ def _low(score: Floats, label: Floats) -> tuple[float, int]:
 def _chosen(score: Floats, label: Floats) -> float:
     """Return `Seen.chosen`: the cut-off that best separates forecasts with an outcome from those without.
 
-    ``score, label``: as `_low` has them, the highest score first.
+    ``score, label``: as for `_low`, but with the highest score first.
     """
     known = ~np.isnan(label)
     if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:
@@ -212,6 +213,6 @@ def _chosen(score: Floats, label: Floats) -> float:
     cut = int(np.argmax(np.cumsum(np.where(known, 1, -1)))) + 1
     above, below = label[:cut], label[cut:]
     few = known[cut:].sum() <= SLIP * len(below)
-    # If ones are reported for all scores, ones are a larger share of the labels below than above.
+    # If ones are reported for all scores, ones are a larger share of the labels below than of those above.
     rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
     return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan

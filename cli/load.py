@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Load, say what was loaded, and return the exit status.
 
-    Raises SettingsError, TopicsError or TableError if it is not possible. A worker would then accept nothing that was
+    Raises SettingsError, TopicsError or TableError if it is not possible. Workers then accept nothing of what was
     written.
     """
     from replay import first_rows, load  # noqa: PLC0415 - rich takes a while to import

@@ -21,7 +21,7 @@ from state.frames import CorruptFrame
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 
-#: Exit status if the reader of the output has gone, as a shell has it.
+#: Exit status if the reader of the output has gone, as shells give it.
 UNREAD = 128 + signal.SIGPIPE
 
 EPILOG = f"""\
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return options.refused(SettingsError(said))
         raise
     except SystemExit as ended:
-        # rich or argparse may have met it first; argparse ignores it.
+        # rich or argparse may have met this error first; argparse ignores it
         if isinstance(ended.__context__, BrokenPipeError) or (not ended.code and _unread()):
             return UNREAD
         raise
@@ -87,11 +87,11 @@ def _of_files(exc: OSError) -> str:
 
 
 def _unread() -> bool:
-    """Return whether the reader of the output has gone, as `head` does. The rest of the output is then dropped."""
+    """Return whether the reader of the output has gone, as after `head`. The rest of the output is then dropped."""
     ends = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(io.UnsupportedOperation):  # the stream is no file
-            ends.register(stream.fileno(), 0)  # poll reports errors in any case
+        with suppress(io.UnsupportedOperation):  # the stream is not a file
+            ends.register(stream.fileno(), 0)  # poll reports errors whatever the mask
     gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
     _drop(gone)
     return bool(gone)

@@ -1,4 +1,4 @@
-"""``trueup streams map``: what is served for each raw score, now or at a time, to read and to use elsewhere."""
+"""``trueup streams map``: what is served for each raw score, now or at a time, to read or to use elsewhere."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ from streams.metrics.rows import StateRows, covered
 from streams.metrics.served_map import Ends, answering, ends, withheld
 from streams.metrics.snapshot import by_stream
 
-#: Raw scores of the table.
+#: Raw scores in the table.
 POINTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, *(n / 10 for n in range(1, 10)), 0.97, 0.99, 0.997, 0.999, 1.0)
 
 
@@ -51,26 +51,26 @@ class Map(NamedTuple):
     frozen: bool
     #: The intervals; None if the stream has none.
     ends: Ends | None
-    #: Whether the raw score is served in spite of what was learnt.
+    #: Whether the raw score is served although something was learnt.
     withheld: bool
 
     @property
     def place(self) -> tuple[int, str | None]:
-        """What identifies the map among those of another time."""
+        """What identifies this map among the maps of another time."""
         return self.partition, self.model_version
 
     def row(self, p: float, served: float, then: "Map | None") -> dict[str, float]:
-        """Return the row of a raw score by names of columns; ``then``: the map of another time."""
+        """Return the row of a raw score, by column names. ``then``: the map of another time."""
         left = {} if self.ends is None else dict(zip(("low", "high"), self.ends(p, served), strict=True))
         return {"raw": p, "served": served, **left, **({} if then is None else {"then": then.answer(p)})}
 
 
-#: Maps of another time, by `Map.place`; None if none is asked for.
+#: Maps of another time, by `Map.place`; None if no other time is asked for.
 Then = Mapping[tuple[int, str | None], Map] | None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the map of a stream; return 0, or 1 where it has none.
+    """Show the map of a stream. Return 0, or 1 if the stream has none.
 
     Raises SettingsError or TopicsError if an option is wrong, the stream cannot have a map, or state or topics cannot
     be read.
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _values(given: str, policy: Policy) -> tuple[str, ...]:
-    """Return the values of the policy's segments; empty where none is given."""
+    """Return the values of the policy's segments; empty if none is given."""
     pairs = [each.partition("=") for each in given.split(",") if each]
     if wrong := [name for name, _, value in pairs if name not in policy.segments or not value]:
         there = ", ".join(policy.segments) or "none"
@@ -124,7 +124,7 @@ def _whose(values: tuple[str, ...], policy: Policy) -> str:
 
 
 def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> Iterator[str]:
-    """Warn if raw scores are served, if the map leaves segments out, and if a value of a segment never came."""
+    """Warn if raw scores are served, if the map leaves segments out, or if a segment's value never came."""
     if raw := [str(n) for n in covered(found, stream, policy) if withheld(found, stream, policy, n)]:
         yield (
             f"withheld: raw scores are served in partition {', '.join(raw)}, as most forecasts get no label, see "
@@ -143,7 +143,7 @@ def _cautions(found: StateRows, stream: str, policy: Policy, values: tuple[str, 
 
 
 def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> StateRows:
-    """Return the present state, or by a replay the state at a time or at the end of files."""
+    """Return the present state; or the state at a time or at the end of files, by a replay."""
     if at is None and not (options.forecasts or options.outcomes or options.table):
         return asyncio.run(show.read(settings))
     source = history.source(
@@ -162,7 +162,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
 
 
 def _thawed(policies: Policies, stream: str) -> Policies:
-    """Return the policies with no map frozen. A frozen map has learnt before, and nothing tells until when."""
+    """Return the policies with no map frozen. A frozen map learnt earlier, and nothing says until when."""
     if (policy := policies.of(stream)) and policy.frozen:
         sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
     return policies.each(lambda policy: replace(policy, frozen=False))
@@ -232,7 +232,7 @@ def _csv(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
 
 
 def _before(of: Map, then: Then) -> Map | None:
-    """Return the map of another time. If there was none, raw scores were served."""
+    """Return the map of another time. If there was none then, raw scores were served."""
     return None if then is None else then.get(of.place, of._replace(answer=lambda p: p))
 
 
@@ -271,7 +271,7 @@ def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
 
 
 def _line(left: tuple[float, float], right: tuple[float, float]) -> str:
-    """Return the line through two points in SQL, as `state.maps.Table` says."""
+    """Return the line through two points as SQL, as `state.maps.Table` defines it."""
     (x0, y0), (x1, y1) = left, right
     if y0 == y1:
         return repr(y0)

@@ -1,4 +1,4 @@
-"""Options and exit statuses that the commands share, each with one meaning."""
+"""Options and exit statuses that commands share. Each has one meaning."""
 
 import argparse
 import json
@@ -25,9 +25,9 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 
 DONE, NO, UNUSABLE, MISCONFIGURED = 0, 1, 65, 78
-#: What each exit status means. Those of two digits come from sysexits.h.
+#: What each exit status means. Statuses with two digits come from sysexits.h.
 STATUSES: Final = {
-    DONE: "done; what was asked about is as it must be",
+    DONE: "done; what was asked about is as it should be",
     NO: "the answer is no: something differs, is wrong, is missing, or was left out",
     2: "unknown arguments; an audit could not be made",
     UNUSABLE: "what was read cannot be used",
@@ -35,11 +35,11 @@ STATUSES: Final = {
     MISCONFIGURED: "arguments or settings are wrong; restarting does not help",
     130: "interrupted",
 }
-#: The same in short, for the end of every help.
+#: The same in short, for the end of every help text.
 _ENDS: Final = [f"{status} {re.split('[;:]', meaning)[0]}" for status, meaning in STATUSES.items()]
 ENDS: Final = textwrap.fill(f"exit status: {'; '.join(_ENDS)}", 110) + "\n"
 
-#: argparse has no public name for what holds the commands.
+#: argparse has no public name for the object that holds the commands.
 Commands = Any
 
 
@@ -55,13 +55,13 @@ def command(
     json_output: bool = True,
     dry_run: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add a command with the options that all have.
+    """Add a command with the options that all commands have.
 
     ``commands``: the result of `argparse.ArgumentParser.add_subparsers`.
-    ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: as the line).
-    ``run``: the function of its options that carries it out and returns the status, ``module:name``. It is imported
-      then: `--help` does not wait for what commands need.
-    ``more``: text behind the options.
+    ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: the line).
+    ``run``: the function (``module:name``) that takes the options, carries the command out and returns the status. It
+      is imported only then, so that `--help` does not wait for what commands need.
+    ``more``: text after the options.
     ``streams``: whether the command has ``--streams``. `trueup replay` adds its own, which may be repeated.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -90,10 +90,10 @@ def _carried_out(run: str, options: argparse.Namespace) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors show the usage of the command that was given, and name the command that was meant."""
+    """A parser whose errors show the usage of the given command, and suggest the command that was probably meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's
-        """Parse arguments. One that a command does not know is an error of that command, not of `trueup`."""
+        """Parse arguments. An argument that a command does not know is an error of that command, not of `trueup`."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             parts = "--table" in (args or ()) and all(map(os.path.exists, unknown))
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant(word: str, group: str) -> str:
-    """Return a question whether a similar command was meant, first one of the group; empty if none is similar."""
+    """Return a question: was a similar command meant, first of all one of the group? Empty if none is similar."""
     from cli import main  # noqa: PLC0415 - it imports this
 
     known = [f"trueup {name}" for name, _ in commands(main.parser())]
@@ -119,7 +119,7 @@ def meant(word: str, group: str) -> str:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Yield the words of every command and what it does, without the groups."""
+    """Yield the words of every command and what it does. Groups are left out."""
     below = parser.get_default("commands")
     for name, each in below.choices.items() if below else ():
         if each.get_default("run") is not None:
@@ -128,7 +128,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 
 
 def group(commands: Commands, name: str, help_: str) -> Commands:
-    """Add a group of commands, and return the object that takes them."""
+    """Add a group of commands; return the object that takes them."""
     parser = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
     made = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
     parser.set_defaults(commands=made)  # for the page of all commands
@@ -137,7 +137,7 @@ def group(commands: Commands, name: str, help_: str) -> Commands:
 
 @contextmanager
 def applied(options: argparse.Namespace) -> Iterator[None]:
-    """Put options that stand for settings into the environment, for this process and its children."""
+    """Put options that stand for settings into the environment, for this process and its child processes."""
     before = dict(os.environ)
     if getattr(options, "brokers", None) is not None:
         os.environ["TRUEUP_BROKERS"] = options.brokers
@@ -160,13 +160,13 @@ def settings() -> Settings:
 def print_json(found: object) -> None:
     """Print one JSON object: dataclasses as objects, paths as text, NaN as null.
 
-    It is ASCII, so no text controls a terminal.
+    The output is ASCII, so no text can control a terminal.
     """
     print(json.dumps(orjson.loads(orjson.dumps(found, default=os.fspath))))
 
 
 def tell(options: argparse.Namespace, said: str, **found: object) -> None:
-    """Print a sentence, or one JSON object with it as ``said``."""
+    """Print a sentence, or one JSON object that has the sentence as ``said``."""
     if options.json:
         print_json({"said": said, **found})
     else:
@@ -174,7 +174,7 @@ def tell(options: argparse.Namespace, said: str, **found: object) -> None:
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names in words: the first ones, and how many there are."""
+    """Return names in words: the first names, and how many there are."""
     more = f", … ({len(names):,} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more if names else "none"
 
@@ -192,7 +192,7 @@ def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
 def duration(options: argparse.Namespace, name: str) -> int | None:
     """Return an option such as ``7d`` in ms; None if it is not given.
 
-    Raises SettingsError if it is no duration; the message names the option.
+    Raises SettingsError if it is not a duration; the message names the option.
     """
     given = getattr(options, name)
     try:
@@ -202,7 +202,7 @@ def duration(options: argparse.Namespace, name: str) -> int | None:
 
 
 def user() -> str:
-    """Return the user's name; or the number, as containers may run under one without a name."""
+    """Return the user's name, or the number, because containers may run under a number without a name."""
     try:
         return os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What settings of labels cost or gain: measured by replaying the history from which they were proposed."""
+"""What settings of labels cost or gain. It is measured by replaying the history from which they were proposed."""
 
 import glob
 from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +39,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Price:
-    """What one setting costs if all other proposed ones are set: by metric; empty if there are too few labels."""
+    """What one setting costs, by metric, if all other proposed settings are set; empty if there are too few labels."""
 
     setting: str
     changes: Mapping[str, Change]
 
     @property
     def costs(self) -> bool:
-        """Whether the setting makes a loss larger, and the interval is above 0."""
+        """Whether the setting makes a loss larger: the interval is above 0."""
         return any(each.low > 0.0 for each in self.changes.values())
 
     def said(self) -> str:
@@ -60,10 +60,10 @@ class Price:
 def priced(
     source: ReplaySource, settings: Settings, stream: str, made: Callable[[Sequence[str]], Policy], names: Sequence[str]
 ) -> dict[str, Price]:
-    """Price each setting: the history is replayed with all of them, and with all but that one.
+    """Price each setting: the history is replayed with all settings, and with all but that one.
 
     ``made``: returns the policy with some of the settings; raises ValueError if they need another one. Returns prices
-    by setting. A setting that others need has none.
+    by setting. A setting that others need has no price.
     """
     plans = {"": made(names)}
     for name in names:
@@ -79,10 +79,10 @@ def priced(
         place = Path(directory)
         played = play(parts(source.ready(place), groups, settings, place), cores(), lambda _: None)
         columns = {name: ResolvedColumns.of([part.played[n] for part in played], 1) for n, name in enumerate(plans)}
-    # A forecast that is sent again is a new one where its row has left.
+    # A forecast that is sent again counts as new when its row has left.
     columns = {name: each for name, each in columns.items() if len(each.issued_raw) == len(columns[""].issued_raw)}
     labels = np.full(len(columns[""].issued_raw), np.nan)
-    for each in [*columns.values()][::-1]:  # last the labels under all settings: they count
+    for each in [*columns.values()][::-1]:  # the labels under all settings come last, because they count
         labels[each.at] = each.y
     order = np.argsort(columns[""].issued_ms, kind="stable")
     order = order[~np.isnan(labels[order])]

@@ -1,8 +1,8 @@
-"""``trueup streams promote``, ``rollback``, ``freeze`` and ``thaw``: the streams file says who serves, and who learns.
+"""``trueup streams promote``, ``rollback``, ``freeze``, ``thaw``: the streams file says who serves, and who learns.
 
-Nothing is sent to the workers: they read the file when they start. A challenger already has the state of a champion. So
-a worker that starts with the new file serves it at once, and the old champion becomes a challenger. A frozen map stays
-as it was.
+Nothing is sent to the workers: they read the file when they start. A challenger already has all the state that a
+champion has. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger. A
+frozen map stays as it was.
 """
 
 import argparse
@@ -27,15 +27,15 @@ from state.policy import Challenger, Policy
 from streams import atomic_file
 from streams.config.settings import SettingsError
 
-#: Most streams that a sentence names.
+#: The most streams that a sentence names.
 _NAMED: Final = 50
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """The champion and the challenger that change places."""
+    """A champion and a challenger that change places."""
 
-    #: Of the streams file.
+    #: The pattern in the streams file.
     pattern: str
     #: Configuration of both before the promotion.
     champion: Policy
@@ -52,7 +52,7 @@ class Promotion:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Promote a challenger and return 0, or 1 if the condition of ``--when`` does not hold.
+    """Promote a challenger and return 0; or return 1 if the condition of ``--when`` does not hold.
 
     Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced. The
     file is then unchanged.
@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
 def rollback(options: argparse.Namespace) -> int:
     """Undo the last change in the audit file, which must be a promotion, and return 0.
 
-    Raises SettingsError if there is no such change, or the streams file has changed since, or cannot be read, rewritten
-    or replaced.
+    Raises SettingsError if there is no change, if the last one is not a promotion, or if the streams file has changed
+    since then, or cannot be read, rewritten or replaced.
     """
     with changing() as file:
         audit = file.beside("audit")
@@ -94,7 +94,7 @@ def rollback(options: argparse.Namespace) -> int:
 
 
 def freeze(options: argparse.Namespace) -> int:
-    """Freeze or thaw the maps of a stream's pattern; return 0, or 1 if nothing had to change.
+    """Freeze or thaw the maps of a stream's pattern. Return 0, or 1 if nothing had to change.
 
     Raises SettingsError if no pattern matches the stream, or the file cannot be read, rewritten or replaced. The file
     is then unchanged.
@@ -153,9 +153,9 @@ def _swap(
 
 
 def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
-    """Find the challenger of a stream by the name of its calibrator or by its configuration.
+    """Find the challenger of a stream, by the name of its calibrator or by its configuration.
 
-    Raises SettingsError if no pattern matches the stream, or not exactly one challenger is meant.
+    Raises SettingsError if no pattern matches the stream, or if not exactly one challenger fits.
     """
     pattern, champion = matched(policies, stream, "there is nothing to promote")
     meant = [i for i, each in enumerate(champion.challengers) if calibrator in {each.calibrator, each.config}]
@@ -174,9 +174,9 @@ def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
 
 
 def rewritten(text: str, promotion: Promotion) -> str:
-    """Return the text of the streams file with champion and challenger swapped, and everything else unchanged.
+    """Return the text of the streams file with champion and challenger swapped, and all else unchanged.
 
-    Raises SettingsError if the text is written in a way this cannot change.
+    Raises SettingsError if the text has a form that this cannot change.
     """
     champion, challenger = promotion.champion, promotion.challenger
 
@@ -195,7 +195,7 @@ def rewritten(text: str, promotion: Promotion) -> str:
 
 
 def _set(table: MutableMapping[str, Any], policy: Policy) -> None:
-    """Write a calibrator and its options into a table; keep the form that the file uses."""
+    """Write a calibrator and its options into a table, in the form that the file uses."""
     table["calibrator"] = policy.calibrator
     options = table.get("options")
     if not policy.options:
@@ -213,7 +213,7 @@ def _inline(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - tomlkit's own
     table = tomlkit.inline_table()
     for name, value in values.items():
         table[name] = _inline(value) if isinstance(value, Mapping) else _value(value)
-    return tomlkit.value(f"{{ {table.as_string()[1:-1]} }}")  # spaced as people write it
+    return tomlkit.value(f"{{ {table.as_string()[1:-1]} }}")  # with the spaces that people write
 
 
 def _value(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Requests of commands to brokers. A failed one ends the command with a sentence."""
+"""Requests of commands to brokers. If one fails, the command ends with a sentence."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ from streams.records.skips import PoisonError
 def asked(failed: str, remedy: str = "") -> Iterator[None]:
     """Raise a TopicsError if the brokers refuse a request or do not answer in time.
 
-    ``failed``: in words, what could not be done.
-    ``remedy``: text behind the reason.
+    ``failed``: what could not be done, in words.
+    ``remedy``: text after the reason.
     """
     try:
         yield

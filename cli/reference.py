@@ -1,4 +1,4 @@
-"""``python -m cli.reference``: the pages of `docs/reference`, written from the declarations of the program itself."""
+"""``python -m cli.reference``: writes the pages of `docs/reference` from the declarations of the program itself."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ In JSON, a field that does not apply is left out. In Avro it is null: types with
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page that is generated whole, by its name."""
+    """Return the text of each page that is entirely generated, by its name."""
     made = {
         "settings.md": ("Settings", _settings()),
         "streams-file.md": ("Streams file", _streams_file()),
@@ -146,7 +146,7 @@ ROWS: Final = ("kind", "key", "rows", "version", "payload", "in a rescale", "met
 
 
 def state_format(page: str) -> str:
-    """Return the page on the state format with the table of declared rows, see `state.kind`."""
+    """Return the page on the state format, with the table of declared rows, see `state.kind`."""
     before, _, after = page.partition("| " + " | ".join(ROWS) + " |\n")
     if not after:
         raise ValueError("the page has no table of rows")
@@ -172,7 +172,7 @@ def state_format(page: str) -> str:
 
 
 def _described(form: Form) -> str:
-    """Return where the payload of a form is described: by the class that it holds, or beside its code, or here."""
+    """Return where the payload of a form is described: in the class that it holds, beside its code, or here."""
     modules = (each.__module__ or "builtins" for each in (form.type, form.encode, form.decode))
     found = next((each for each in modules if each != "builtins"), "")
     return f"`{found.replace('.', '/')}.py`" if found else "below"
@@ -189,7 +189,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def main() -> None:
-    """Write the pages, and the table of rows into the page on the state format."""
+    """Write the pages, and the table of rows in the page on the state format."""
     for name, text in pages().items():
         (FOLDER / name).write_text(text)
     state = FOLDER / "state.md"

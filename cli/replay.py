@@ -91,7 +91,7 @@ def add(commands: Commands) -> None:
 
 
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
-    """Turn options into a request; raises SettingsError, TopicsError or TableError if one is wrong."""
+    """Turn options into a request. Raises SettingsError, TopicsError or TableError if one is wrong."""
     from replay.report.pdf import browser  # noqa: PLC0415 - rich takes a while to import
     from replay.run import Request  # noqa: PLC0415
 
@@ -128,7 +128,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
 def run(options: argparse.Namespace) -> int:
     """Replay, print the result, and return the exit status.
 
-    `UNUSABLE` if more than half of a topic's records are dead letters: figures of the rest would mislead.
+    The status is `UNUSABLE` if more than half of a topic's records are dead letters: figures of the rest would mislead.
 
     Raises TableError if a table's content is not what the options say.
     """
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(result.encode().decode() + "\n")
     if options.write_state:
         following = next_commands(Settings.from_env({**os.environ, "TRUEUP_APP_ID": options.write_state}))
-        taking = ", with the workers of before stopped" * (len(following) > 1)
+        taking = ", with the former workers stopped" * (len(following) > 1)
         said = f"The state of {options.write_state} is written. Next{taking}:"
         (sys.stderr if options.json else sys.stdout).writelines(f"{line}\n" for line in (said, *following))
     status = DONE

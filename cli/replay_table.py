@@ -1,4 +1,4 @@
-"""The result of a replay at a terminal."""
+"""The result of a replay, on a terminal."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from replay.report.rule import Verdicts, judged
 from replay.report.warnings import lateness, turned, unresolved, unsegmented, unsorted
 from replay.result import LARGER, RAW, Contender, MetricDifference, ReplayPace, Result, drawn
 
-#: Metrics in the tables of differences, and their headings. The JSON has all metrics.
+#: Metrics in the tables of differences, with their headings. The JSON has all metrics.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
 
 
@@ -55,7 +55,7 @@ def show(console: Console, result: Result, pace: ReplayPace) -> None:
 
 
 def _scores(contenders: list[Contender]) -> Rich:
-    """Return a row for each contender and one for raw: scores after the warm-up."""
+    """Return a row for each contender and one for raw: the scores after the warm-up."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
     table.title = "after the warm-up; regret, own error and bound are of all"
     for contender in contenders:
@@ -98,7 +98,7 @@ def _order(card: Scorecard) -> Iterator[str]:
 
 
 def _table(*figures: str) -> Rich:
-    """Return a table that shortens its first column only, so that 80 columns show every figure in full."""
+    """Return a table that shortens only its first column, so that 80 columns show every figure in full."""
     table = Rich(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for name in figures:
         table.add_column(name, justify="right", no_wrap=True)
@@ -124,7 +124,7 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
 
 
 def _interval(each: MetricDifference, verdicts: Verdicts) -> str:
-    """Return a difference, marked if it is clear and large enough to matter."""
+    """Return a difference. It is marked if it is clear and large enough to matter."""
     if math.isnan(each.low):
         return "–"
     mark = (" ✓", "", " ✗")[verdicts.sign(each) + 1]

@@ -1,17 +1,17 @@
-"""``trueup state rescale --partitions N --to APP_ID``: a group's state, divided anew among N partitions.
+"""``trueup state rescale --partitions N --to APP_ID``: divides a group's state anew among N partitions.
 
-The state goes to another application id, with its own changelog. The old group stays as it is, whatever happens on the
-way: the way back is to start its workers again.
+The state goes to another application id, with its own changelog. The old group does not change, whatever happens: to go
+back, start its workers again.
 
-1. Nobody may be in the old groups or the new ones. Their workers were stopped, not killed: checkpoints have everything.
-   All records of the old inputs are applied.
-2. The old changelogs are read, and divided (`state.rescale`). It is the same each time, so it can be done again.
-3. Each new partition is claimed: brokers refuse another run of the command that stood still meanwhile. It gets a fence
-   that no worker accepts, then its rows, and a row that says what they were made of.
-   Audits begin with a copy of the rows in the topic of what is in force (`replay.first_rows`).
-4. The offsets of the new groups are committed. The old changelogs must end where they did.
-5. Each new partition gets its fence: **that is its commit point.** One that has it is left as it is when the command
-   is run again; workers refuse the others until then.
+1. The old and the new groups must have no members. The old workers were stopped, not killed, so checkpoints have
+   everything. All records of the old inputs are applied.
+2. The old changelogs are read and divided (`state.rescale`). The result is the same each time, so this can be repeated.
+3. Each new partition is claimed: brokers then refuse another run of the command that was paused. The partition gets a
+   fence that no worker accepts, then its rows, and a row that says what they were made from. Audits begin with a copy
+   of the rows in the topic of configurations (`replay.first_rows`).
+4. The offsets of the new groups are committed. The old changelogs must still have the same ends.
+5. Each new partition gets its fence: **that is its commit point.** If the command is run again, it does not touch
+   partitions that have their fence. Workers refuse the others until then.
 """
 
 import argparse
@@ -59,7 +59,7 @@ log = logging.getLogger("trueup")
 #: 1: a fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
 #: written.
 Probe = Callable[[int], None]
-#: Writes, for audits, the rows that a new partition begins with.
+#: Writes the rows that a new partition begins with, for audits.
 Tell = Callable[[int], Awaitable[None]]
 
 
@@ -71,9 +71,9 @@ def rescale(options: argparse.Namespace) -> int:
 
 
 def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str]) -> Settings:
-    """Return the settings of the new group: those of the environment with changes, each ``NAME=VALUE``.
+    """Return the settings of the new group: those of the environment, with changes in the form ``NAME=VALUE``.
 
-    Raises SettingsError if a change has another form, or a value is not allowed.
+    Raises SettingsError if a change has a different form, or a value is not allowed.
     """
     changed = dict(environment)
     for change in changes:
@@ -93,10 +93,10 @@ def run(
     *,
     dry_run: bool = False,
 ) -> str:
-    """Divide a group's state, and return a message about it.
+    """Divide a group's state; return a message about it.
 
-    Raises SettingsError if both have one application id, or not the same stages.
-    Raises TopicsError if topics, groups or rows are not as required, or the brokers cannot be asked.
+    Raises SettingsError if both have the same application id, or different stages. Raises TopicsError if topics, groups
+    or rows are not as required, or if the brokers cannot be asked.
 
     ``old, new``: settings of the old and the new group.
     ``by``: what the inputs' keys are, one of `replay.moves.KEYS`; None: behind a router the stream, else the event.
@@ -129,7 +129,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         _divide(stages, width, by)
-        # Claimed before it is read: from now on nobody else can write to it.
+        # Claimed before it is read, so that from now on nobody else can write to it.
         claims = [] if dry_run else [await _claimed(each, producer) for each in stages]
         there = [await _there(each) for each in stages]
         if not any(partition is None for each in there for partition in each):
@@ -142,7 +142,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         told = await _teller(reader, producer, stages, intake, again=committed)
         for each, changelog, finished, tell_of in zip(stages, claims, there, (told, None), strict=False):
             await _write(changelog, each, finished, tell_of, probe)
-        if not committed:  # the workers may have gone on since
+        if not committed:  # the workers may have gone on since then
             for each in stages:
                 await _commit(each.new, _inputs(each))
             await _commit(new, intake, "-intake")
@@ -180,7 +180,7 @@ def _divide(stages: Sequence[StageState], width: int, by: str) -> None:
 
 
 def _plan(stage: StageState, width: int, by: str, routed: Sequence[Rows]) -> Plan:
-    """Return the plan: where each row belongs."""
+    """Return the plan, which says where each row belongs."""
     following, shards = _following(stage, width), _shards(stage.new)
     return plan(by, len(stage.parts), following, shards, grown=any(each.same for each in stage.inputs), routed=routed)
 
@@ -212,9 +212,9 @@ async def _claimed(stage: StageState, producer: AIOKafkaProducer) -> Claims:
 
 
 async def _there(stage: StageState) -> list[Rows | None]:
-    """Return the rows of each new partition, None if it is not finished.
+    """Return the rows of each new partition; None for a partition that is not finished.
 
-    Raises TopicsError if a partition has a state that this move did not make.
+    Raises TopicsError if a partition has a state that does not come from this move.
     """
     there: list[Rows | None] = []
     for n, part in enumerate(await topic_rows(stage.new, stage.new.changelog, stage.moved.partitions)):
@@ -224,7 +224,7 @@ async def _there(stage: StageState) -> list[Rows | None]:
         if not begun and part.get(MOVED.key()) != MOVED.encode(stage.moved):
             raise TopicsError(
                 f"partition {n} of {stage.new.changelog} has a state that was not made from "
-                f"{stage.old.app_id} as it is now: take another application id, or delete the topic and make it anew"
+                f"{stage.old.app_id} as it is now: take another application id, or delete and recreate the topic"
             )
         there.append(None if begun else part)
     return there
@@ -257,9 +257,9 @@ async def _teller(
 ) -> Tell:
     """Return the function that writes, for audits, the rows that a new partition begins with.
 
-    If the command was interrupted, the first run recorded the ends of the outputs, because workers may have written to
-    partitions that it had finished. The progress of intake and router is as of the last commit of the new group's
-    offsets; ``again`` is whether some partition was finished after that.
+    If the command was interrupted, the ends of the outputs are those that the first run recorded, because workers may
+    have written to the finished partitions. The progress of intake and router is as of the last commit of the new
+    group's offsets. ``again``: whether a partition was finished after that commit.
     """
     worker, *routers = stages
     old, new, moved = worker.old, worker.new, worker.moved
@@ -290,7 +290,7 @@ async def _teller(
 
 
 async def _begins(reader: AIOKafkaConsumer, was: str, now: str, width: int) -> list[int]:
-    """Return where the new group's records of a topic begin, by partition."""
+    """Return where the new group's records in a topic begin, by partition."""
     return await topic_ends(reader, now, width) if was == now else [0] * width
 
 

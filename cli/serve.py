@@ -1,4 +1,4 @@
-"""``trueup run``: serve, with everything that the settings ask for, or one stage of it."""
+"""``trueup run``: runs all stages that the settings ask for, or one of them."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import textwrap
 from cli.options import Commands, command, settings
 from streams.config.settings import Settings
 
-#: What may be run by itself.
+#: Stages that may be run alone.
 STAGES = ("worker", "router", "intake")
 
 
@@ -44,7 +44,7 @@ def _settings() -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve, and return the status."""
+    """Run; return the status."""
     from agents import all_stages  # noqa: PLC0415 - Faust takes a second to import; --help should not wait
 
     if options.stage is None:

@@ -28,16 +28,16 @@ from streams.metrics.description import brief, describe
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import by_stream
 
-#: Most lines of the table of all streams.
+#: The most lines of the table of all streams.
 LINES: Final = 200
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show one stream, or a few figures of all; return 0, or 1 when the stream has no state.
+    """Show one stream, or a few figures of all. Return 0, or 1 if the stream has no state.
 
-    Raises TopicsError if the changelog cannot be read. Raises CorruptFrame if another build wrote its rows.
+    Raises TopicsError if the changelog cannot be read. Raises CorruptFrame if a different build wrote its rows.
     """
-    gc.disable()  # everything read stays until the end; the collector would walk it again and again, half of the time
+    gc.disable()  # what was read stays to the end; the collector would walk it again and again, half of the time
     try:
         return _run(settings(), options.stream, json_output=options.json)
     finally:
@@ -53,7 +53,7 @@ def _run(of: Settings, stream: str | None, *, json_output: bool) -> int:
     policy_of = (running(of) if stream is not None or not json_output else of).policies.of
     if stream is not None:
         report = {stream: describe(found, stream, policy_of(stream), found.now_ms(stream))}
-    elif json_output:  # one stream at a time: thousands together are large
+    elif json_output:  # one stream at a time, because thousands together are large
         report = {name: brief(found.alone(name), name) for name in names}
     else:
         most = nlargest(LINES, names, lambda name: int(brief(found.alone(name), name)["resolved"]))
@@ -71,7 +71,7 @@ def _run(of: Settings, stream: str | None, *, json_output: bool) -> int:
 
 
 async def read(settings: Settings) -> StateRows:
-    """Read the changelog to its present end, without a time limit as long as records come.
+    """Read the changelog to its present end. There is no time limit while records come.
 
     Raises TopicsError if there is no changelog, or it cannot be read.
     """
@@ -89,11 +89,11 @@ async def read(settings: Settings) -> StateRows:
 
 
 def running(settings: Settings) -> Settings:
-    """Return the settings with the policies that workers announced last.
+    """Return the settings with the policies that workers last announced.
 
-    Print which streams the file sets otherwise by now.
+    Print for which streams the file now says something else.
 
-    The settings are returned unchanged if no worker has announced policies, or if these cannot be read, which is
+    The settings are returned unchanged if no worker has announced policies, or if these cannot be read; the latter is
     printed.
     """
     try:

@@ -1,4 +1,4 @@
-"""The tables that ``trueup streams show`` prints, among them those of the status page."""
+"""The tables that ``trueup streams show`` prints. Some are those of the status page."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -16,21 +16,21 @@ from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
 
-#: Row headings up to this many characters are not folded.
+#: Row headings with at most this many characters are not folded.
 WORDS: Final = 36
-#: Row headings are folded to no fewer characters, to make room for the words of other columns.
+#: Row headings are folded to at least this many characters, to make room for the words of other columns.
 NAME: Final = 10
-#: A width in which every table fits, to measure it.
+#: A width in which every table fits, for measuring it.
 MOST: Final = 400
 
 
 def console() -> Console:
-    """Return a console that shows names of streams literally, as records may hold anything."""
+    """Return a console that shows names of streams literally, because records may hold anything."""
     return Console(markup=False, emoji=False)
 
 
 def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:
-    """Print each stream, in full if ``whole``, else in one line; then the counts of all."""
+    """Print each stream, in full if ``whole``, otherwise on one line; then the counts over all streams."""
     shown_on = console()
     caption = "Of classes the ECE and AUC of the likeliest class; of numbers the error of coverage in place of the ECE."
     table = Table(
@@ -55,7 +55,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
 
 
 def _short(each: dict[str, Any], kind: str, name: str) -> float | None:
-    """Return a figure for the line of a stream; of classes and numbers for the configuration with most outcomes."""
+    """Return a figure for a stream's line. For classes and numbers, that of the configuration with most outcomes."""
     nothing: dict[str, Any] = {}
     vectors = max(each.get("vectors", nothing).values(), key=lambda scored: int(scored["resolved"]), default=nothing)
     scored = each.get(kind) or vectors.get(kind) or nothing
@@ -83,7 +83,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
 
 
 def page_tables(shown_on: Rich, given: Iterable[score_tables.ScoreTable]) -> None:
-    """Print tables of the status page without colours, and without the parts for which the terminal has no room."""
+    """Print tables of the status page, without colours and without the parts for which the terminal has no room."""
     for each in given:
         if each.wide or not (each.rows or each.words):
             continue
@@ -122,7 +122,7 @@ def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
 
 
 def _keep_words(table: Table, room: int) -> None:
-    """Narrow the widest columns until the table has so many characters.
+    """Narrow the widest columns until the table has at most this many characters.
 
     Only the first column may be folded inside words.
     """
@@ -140,7 +140,7 @@ def _keep_words(table: Table, room: int) -> None:
 
 
 def _served(each: dict[str, Any]) -> set[str]:
-    """Return the configurations that have served, by the rows; not those that only challenged."""
+    """Return the configurations that have served, according to the rows; not those that only challenged."""
     challengers, champions = (
         {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
     )

@@ -1,11 +1,11 @@
-"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that crashes every process that reads it.
+"""``trueup state skip TOPIC/PARTITION@OFFSET``: leaves out a record that crashes every process that reads it.
 
 For a record of an input, the command claims its partition, as a worker does. The worker that serves the partition is
-shut out and starts again. Now nobody else can move the fence, so the row is appended only if the record is not applied
-yet.
+shut out and starts again. Now nobody else can move the fence. So the row is appended only if the record is not applied
+by then.
 
 For a record of a source, the command writes a skip into the topic of configurations. Intake reads that topic when it
-takes up the partition, so also when it starts again after a crash.
+takes up the partition, and so also when it starts again after a crash.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from streams.kafka import provenance
 from streams.kafka.topics import TopicsError
 from streams.records import skips
 
-#: Longest reason, characters.
+#: Longest reason, in characters.
 REASON: Final = 500
 #: Offsets at the end of a changelog that are searched first for the newest fence and the newest journal entry.
 TAIL: Final = 10_000
@@ -47,8 +47,8 @@ def skip(options: argparse.Namespace) -> int:
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
     """Skip a record, or check that it can be skipped; return a message about it.
 
-    Raises SettingsError if the place is in no input or source topic, or was applied already, or the reason is too long.
-    Raises TopicsError if the brokers cannot be asked, or a worker took the partition over meanwhile.
+    Raises SettingsError if the place is not in an input or source topic, or was applied already, or if the reason is
+    too long. Raises TopicsError if the brokers cannot be asked, or if a worker took the partition over meanwhile.
     """
     inputs = settings.inputs
     sources = [mode.topic for mode in settings.modes if not mode.direct]
@@ -131,7 +131,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
-    """Require that the record exists and is not applied yet."""
+    """Require that the record exists and has not been applied yet."""
     following = await _following(settings, partition)
     source = TopicPartition(settings.inputs[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
@@ -139,7 +139,7 @@ async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: in
 
 
 async def _following(settings: Settings, partition: int) -> Sequence[int]:
-    """Return the next offsets of the inputs, from the newest journal entry or checkpoint of a changelog."""
+    """Return the next offsets of the inputs, from a changelog's newest journal entry or checkpoint."""
     place = TopicPartition(settings.changelog, partition)
     for last in (TAIL, None):
         newest: dict[bytes, bytes] = {}

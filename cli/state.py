@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
         dry_run=True,
     )
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
-    skip.add_argument("--reason", required=True, help="why; kept, and told in the dead letter")
+    skip.add_argument("--reason", required=True, help="why; it is kept, and shown in the dead letter")
 
 
 def _add_snapshot(commands: Commands) -> None:
@@ -85,7 +85,7 @@ def add_signers(parser: argparse.ArgumentParser) -> None:
 
 
 def take(options: argparse.Namespace) -> int:
-    """Write the file, print what it holds, and return the status."""
+    """Write the file, print what it holds; return the status."""
     from replay import snapshot  # noqa: PLC0415 - not part of a worker
 
     of = settings()
@@ -106,7 +106,7 @@ def take(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Let the group begin with the file's state, and return the status."""
+    """Let the group begin with the file's state; return the status."""
     from replay import restore  # noqa: PLC0415 - not part of a worker
 
     with reading.asked("the brokers", "; run the command again"):

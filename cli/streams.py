@@ -1,4 +1,4 @@
-"""``trueup streams``: the state of each stream, its fitting options, its workers and its sources."""
+"""``trueup streams``: the state of each stream, options that fit it, who serves it, and its sources."""
 
 import argparse
 from pathlib import Path
@@ -69,7 +69,7 @@ def _add_map(actions: Commands) -> None:
         "map",
         "show what is served for each raw score, now or at a time: as a table, CSV, SQL or JSON",
         "cli.map:run",
-        json_output=False,  # JSON is one of its forms, --as json
+        json_output=False,  # JSON is one of the forms, --as json
         says="Reads the changelog; for a time that is past it plays the input topics up to it, and files to their end. "
         "Changes nothing. The points of CSV and JSON are joined by straight lines in log-odds, as SQL does it, and are "
         "within .001 of what is served. Status 1: nothing was learnt by then.",
@@ -125,7 +125,7 @@ def _add_changes(actions: Commands) -> None:
     _change(
         actions,
         "rollback",
-        "undo the last promotion: the champion of before serves again",
+        "undo the last promotion: the former champion serves again",
         "cli.promote:rollback",
         "Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
         "does. Refuses if the file was changed since. A second rollback undoes the first.",

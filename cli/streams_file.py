@@ -1,4 +1,4 @@
-"""Changes of the streams file by a command: one at a time, whole or not at all, with an audit line beside the file."""
+"""Changes of the streams file by a command: one at a time, all or nothing, with an audit line beside the file."""
 
 import argparse
 import difflib
@@ -26,7 +26,7 @@ from streams.config.settings import Settings, SettingsError
 
 @dataclass(frozen=True)
 class StreamsFile:
-    """The streams file of the workers while nobody else changes it."""
+    """The workers' streams file, while nobody else changes it."""
 
     path: Path
 
@@ -36,11 +36,11 @@ class StreamsFile:
         return self.path.read_bytes().decode()
 
     def beside(self, what: str) -> Path:
-        """Return the path of a file beside it: ``audit`` has its changes, ``looks`` the sums of `cli.condition`."""
+        """Return the path of a file beside it: ``audit`` has its changes, ``looks`` has the sums of `cli.condition`."""
         return self.path.with_name(f"{self.path.name}.{what}.jsonl")
 
     def settings(self, path: Path | None = None) -> Settings:
-        """Return the settings of the workers, with this streams file or with another one."""
+        """Return the settings of the workers, with this streams file or with a different one."""
         return Settings.from_env({**os.environ, "TRUEUP_STREAMS": str(path or self.path)})
 
     def change(
@@ -54,15 +54,14 @@ class StreamsFile:
         *,
         dry_run: bool,
     ) -> str:
-        """Replace the text, append an audit line, and print the difference; in JSON also the line.
+        """Replace the text, append an audit line, and print the difference (in JSON also the line).
 
-        Returns a sentence about it.
-        Raises SettingsError, and leaves the file unchanged, unless the new text differs only in the policy of the
-        pattern.
+        Returns a sentence about the change. Raises SettingsError, and leaves the file unchanged, unless the new text
+        differs only in the policy of the pattern.
 
         ``options``: ``reason`` goes into the audit line; ``json``: print JSON.
         ``done``: what was done, in a word.
-        ``line``: further fields of the audit line, beside time, user, reason, pattern and the hashes of both texts.
+        ``line``: more fields for the audit line, beside time, user, reason, pattern and the hashes of both texts.
         ``dry_run``: only print.
         """
         before = self.text
@@ -94,7 +93,7 @@ class StreamsFile:
 
 @contextmanager
 def changing() -> Iterator[StreamsFile]:
-    """Yield the streams file of the workers, locked; raises SettingsError if there is none, or it cannot be changed."""
+    """Yield the workers' streams file, locked. Raises SettingsError if there is none, or it cannot be changed."""
     named = os.environ.get("TRUEUP_STREAMS")
     if not named:
         raise SettingsError("there is no streams file to change: --streams FILE, or TRUEUP_STREAMS")
@@ -114,9 +113,9 @@ def matched(policies: Policies, stream: str, instead: str) -> tuple[str, Policy]
 
 
 def edited(text: str, change: Callable[[Any], None]) -> str:
-    """Return a text after a change of its tables, with everything else as it was.
+    """Return a text after a change of its tables, with all else as it was.
 
-    Raises SettingsError if the text is written in a way this cannot change.
+    Raises SettingsError if the text has a form that this cannot change.
     """
     try:
         document: Any = tomlkit.parse(text)
@@ -127,7 +126,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
 
 
 def _require_only(pattern: str, policy: Policy, before: Policies, now: Policies) -> None:
-    """Raise SettingsError unless the new file differs from the old one in one policy only."""
+    """Raise SettingsError unless the new file differs from the old one in only one policy."""
     expected = [(name, policy if name == pattern else each) for name, each in before.patterns]
     if (list(now.patterns), now.default, now.early_ttl_ms) != (expected, before.default, before.early_ttl_ms):
         raise SettingsError("the streams file cannot be rewritten so that nothing else changes: change it by hand")
@@ -135,7 +134,7 @@ def _require_only(pattern: str, policy: Policy, before: Policies, now: Policies)
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory of the file, so that two changes are made one after the other."""
+    """Lock the directory of the file, so that changes are made one after another."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -146,9 +145,9 @@ def _locked(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _beside(path: Path, content: bytes) -> Iterator[Path]:
-    """Write a temporary file beside another one, with the other's mode and owner.
+    """Write a temporary file beside another file, with that file's mode and owner.
 
-    It is removed unless it replaced the other.
+    It is removed unless it has replaced the other file.
     """
     with atomic_file.beside(path) as (new, file):
         file.write(content)

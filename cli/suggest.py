@@ -25,19 +25,20 @@ from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import Decoder
 
-#: If this share of forecasts has an outcome, every outcome is reported. If less than `RARELY` has, silence is a label.
+#: If at least this share of forecasts has an outcome, every outcome is reported. If less than `RARELY` has, silence is
+#: a label.
 NEARLY, RARELY = 0.95, 0.5
-#: If there are this many wrong first labels for each event of the rarer class, labels are learnt after their
+#: If there are this many wrong first labels for each event of the rarer class, labels are learnt only after their
 #: correction.
 OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
 APART: Final = 0.25
-#: Outcomes come sorted by label if labels change at most this share as often as in the order of the forecasts, where
+#: Outcomes come sorted by label if labels change at most this share as often as in the order of the forecasts, in which
 #: they change at least `FEWEST_EACH` times.
 SORTED: Final = 0.5
-#: By setting: the fields of a policy that are proposed and priced together with it.
+#: By setting: the fields of a policy that are proposed and priced together.
 _SETTINGS: Final = {
-    "matures": ("matures_ms", "silence"),  # without an age of maturity silence means nothing
+    "matures": ("matures_ms", "silence"),  # without an age of maturity, silence means nothing
     "ttl": ("ttl_ms",),
     "revisable": ("revisable_ms",),
     "unlabelled": ("unlabelled",),
@@ -54,7 +55,7 @@ class Proposal:
     revisable_ms: float | None = None
     unlabelled: str | None = None
     reasons: Sequence[str] = ()
-    #: What each setting costs or gains; also settings that are not proposed because they cost.
+    #: What each setting costs or gains, also those that are not proposed because they cost something.
     prices: Sequence[Price] = ()
 
     @property
@@ -78,14 +79,14 @@ class Proposal:
     def toml(self, stream: str, reads: Sequence[str] = ()) -> str:
         """Return the lines for the streams file.
 
-        ``reads``: keys whose values the records hold under the key's own name.
+        ``reads``: keys whose values are in the records under the key's own name.
         """
         used = [f'{name} = "{name}"' for name in reads]
         return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values(), *used])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a proposal for a stream, and return 0; 1 if its history is too small, or has nothing of the stream.
+    """Print a proposal for a stream and return 0; return 1 if its history is too small or does not have the stream.
 
     Raises SettingsError, TopicsError or TableError if the history cannot be read.
     """
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def observed(options: argparse.Namespace, of: Settings, stream: str | None = None) -> tuple[Any, list[Seen]]:
-    """Return the history that the options name, and the observations of one stream or of each.
+    """Return the history that the options name, and what was observed of one stream or of each.
 
     Raises LookupError if the stream has no forecast there.
     Raises SettingsError, TopicsError or TableError if the history cannot be read.
@@ -123,7 +124,7 @@ def observed(options: argparse.Namespace, of: Settings, stream: str | None = Non
 
 
 def proposed(seen: Seen, options: argparse.Namespace, source: Any, of: Settings) -> Proposal:  # noqa: ANN401 - a Source
-    """Return the proposal for a stream, by its options, its streams file and its table."""
+    """Return the proposal for a stream, given its options, its streams file and its table."""
     policy, reads = of.policies.of(seen.stream) or Policy(), history.reads(options)
     return propose(
         seen,
@@ -141,7 +142,7 @@ def _of_numbers(of: Settings, seen: Seen) -> bool:
 
 
 def _worth(proposal: Proposal, source: ReplaySource, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
-    """Return a proposal with its prices, without settings that cost beyond their interval."""
+    """Return a proposal with its prices, without the settings that cost something beyond chance."""
     policy = settings.policies.of(stream) or Policy()
 
     def made(names: Sequence[str]) -> Policy:
@@ -167,10 +168,11 @@ def propose(
 ) -> Proposal:
     """Propose settings from what was seen.
 
-    ``numbers``: whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
-    ``silent``: number of zeros that were never reported, if a table tells.
-    ``sampled``: whether the chance of each label is known, `label_rate`. A missing label then means nothing.
-    ``named``: whether `entity` tells which forecasts share an outcome.
+    ``numbers``: whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared between
+    numbers.
+    ``silent``: number of zeros that were never reported, if a table says so.
+    ``sampled``: whether the chance of each label is known (`label_rate`). A missing label then means nothing.
+    ``named``: whether `entity` says which forecasts share an outcome.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -245,7 +247,7 @@ def propose(
 
 
 def _of_chance(silent: int, reasons: list[str]) -> None:
-    """Explain labels of a known chance: only that each label must be reported."""
+    """Explain labels of a known chance: it is enough that each label is reported."""
     reasons.append(
         "The chance of each label is known (label_rate): labels stand for those without, and silence for none."
     )
@@ -277,8 +279,8 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
     if share < RARELY and seen.low_ones:
         reasons.append(
             f"Up to a score of {seen.low:.3g}, which most forecasts have, {seen.low_ones:,} outcomes are 1 and hardly "
-            "any is 0. Zeros are told only of higher scores, as where analysts look at these: silence means 0. Set it "
-            "only if whoever reports would have reported every 1."
+            "any is 0. Zeros are reported only for higher scores, as where analysts look at these: silence means 0. "
+            "Set it only if whoever reports would have reported every 1."
         )
         return 0
     if share < NEARLY:
@@ -326,7 +328,7 @@ def _shared(seen: Seen, reasons: list[str]) -> bool:
     if seen.mixed_by_chance < FEWEST_EACH or seen.mixed > SORTED * seen.mixed_by_chance:
         return False
     reasons.append(
-        f"Outcomes of one record time have one label: {seen.mixed:,} such times tell both, and "
+        f"Outcomes of one record time have one label: {seen.mixed:,} such times have both, and "
         f"{seen.mixed_by_chance:,.0f} would by chance. So forecasts may share an outcome, as those of an account that "
         "is scored daily: set entity to the path of what shares it, or they count for more than they are. If labels of "
         "each kind come in files of their own, set matures."
@@ -335,7 +337,7 @@ def _shared(seen: Seen, reasons: list[str]) -> bool:
 
 
 def _sorted(seen: Seen, reasons: list[str]) -> bool:
-    """Return whether outcomes come sorted by label, as in a file that lists zeros before ones; add the reason."""
+    """Return whether outcomes come sorted by label, as in a file that has zeros before ones; add the reason."""
     if seen.turns_issued < FEWEST_EACH or seen.turns > SORTED * seen.turns_issued:
         return False
     reasons.append(
@@ -362,5 +364,5 @@ def told(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as a basic string of TOML; TOML escapes as JSON does."""
+    """Return a name as a basic string of TOML, which has the same escapes as JSON."""
     return json.dumps(name, ensure_ascii=False)

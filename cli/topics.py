@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
 
 
 def _settings() -> Settings:
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # its log on new topics is no news, or is printed here
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # its log about new topics is no news, or is printed here
     return settings()
 
 
@@ -82,11 +82,11 @@ def check(options: argparse.Namespace) -> int:
 def _checked(
     options: argparse.Namespace, of: Settings, made: list[str] | None = None, *, as_worker: bool, **asked: int | None
 ) -> int:
-    """Print what is wrong with the topics, and return the status."""
+    """Print what is wrong with the topics; return the status."""
     problems, without, noted = asyncio.run(found(of, as_worker=as_worker, **asked))
     if as_worker:
         problems = list(dict.fromkeys([*problems, *without]))
-    said = "trueup's own topics are as they must be" if without else "all topics are as they must be"
+    said = "trueup's own topics are as they should be" if without else "all topics are as they should be"
     notes = [] if problems else [*without, *noted]
     if options.json:
         tell(options, "; ".join(problems) or said, made=made or [], problems=problems, notes=notes)
@@ -100,7 +100,7 @@ def _checked(
 
 
 async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[list[str], list[str], list[str]]:
-    """Return what is wrong with the topics of all stages, the missing topics of sources, and notes.
+    """Return what is wrong with the topics of all stages; the missing topics of sources; and notes.
 
     Raises TopicsError if the brokers cannot be asked.
     """

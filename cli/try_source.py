@@ -1,4 +1,4 @@
-"""``trueup streams try``: show what a few records of a source become, or why they are not used."""
+"""``trueup streams try``: shows what a few records of a source become, or why they are not used."""
 
 import argparse
 import asyncio
@@ -31,14 +31,14 @@ from streams.sources.schemas import Schemas
 
 #: Longest wait for the records of a topic, s.
 SECONDS = 30.0
-#: The word for a record that the mapping passes over.
+#: The word for a record that the mapping skips.
 PASSED = "passed over"
-#: A text that is no time, as `streams.sources.transforms.times` says it.
-_TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is no time """)
+#: A text that is not a time, as `streams.sources.transforms.times` reports it.
+_TEXT: Final = re.compile(r"""\S+ is ('[^'\\]*'), which is not a time """)
 
 
 class TriedRecord(NamedTuple):
-    """A record to try, and where it was found."""
+    """A record to try, and its place."""
 
     place: str
     topic: str
@@ -55,10 +55,10 @@ class TriedRecord(NamedTuple):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what each record becomes, and return the status: 0 if any becomes a record, else 1.
+    """Print what each record becomes. Return 0 if any becomes a record, otherwise 1.
 
-    Raises SettingsError if there is no such source, or the file cannot be read.
-    Raises TopicsError if the topics cannot be read.
+    Raises SettingsError if there is no such source, or if the file cannot be read. Raises TopicsError if the topics
+    cannot be read.
     """
     of, file, records = settings(), options.file, options.records
     source = next((each for each in of.sources if each.name == options.source), None)
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Tried(NamedTuple):
-    """What a record becomes, or why it is not used; ``strange``: what is odd about its time."""
+    """What a record becomes, or why it is not used. ``strange``: what is odd about its time."""
 
     made: dict[str, object] | None
     said: str | None = None
@@ -96,7 +96,7 @@ class Tried(NamedTuple):
 
 
 class Trial:
-    """Tries what records become.
+    """Tries out what records become.
 
     ``patience``: longest wait for the schema registry, s; None: as long as it takes.
     """
@@ -159,7 +159,7 @@ class Trial:
         return Tried(orjson.loads(value or b""))
 
     def _meaning(self, reason: str, record: object, timestamp: int) -> str:
-        """Return what a reason means; if it is a time, also what is wrong with this one."""
+        """Return what a reason means. If it is about a time, also say what is wrong with this time."""
         ts = record.get("ts") if reason == "timestamp" and isinstance(record, dict) else None
         if ts is None:
             return REASONS[reason]
@@ -194,7 +194,7 @@ class Trial:
 
 
 def _format(refusal: Refusal) -> str:
-    """Return the remedy for a time that is a text in a known format; else an empty text."""
+    """Return the remedy for a time that is a text in a known format; otherwise an empty text."""
     text = _TEXT.match(refusal.why) if refusal.reason == "timestamp" else None
     fits = [f'format = "{each}"' for each in formats(literal_eval(text[1]))] if text else []
     return f"; set {' or '.join(fits)} for ts" if fits else ""

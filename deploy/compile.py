@@ -1,10 +1,10 @@
-"""Compile the hot modules by mypyc: ``python deploy/compile.py``; `agents.compiled` says when they are used.
+"""Compiles the hot modules with mypyc: ``python deploy/compile.py``. `agents.compiled` says when they are used.
 
-The modules stay ordinary Python, checked by mypy in any case; compiling them is what takes a record through decoding,
-ledger, calibrator and scores in less time: docs/explanation/performance.md has figures. Needs a C compiler, Python's
-headers, and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, not optimised:
-under half the work, by all processors, for an engine that is slower and the same. Writes `.compiled/` beside
-`state/`; without it everything runs interpreted, and the same.
+The modules stay ordinary Python that mypy checks. Compiled, they take a record through decoding, ledger, calibrator and
+scores in less time: docs/explanation/performance.md has figures. This needs a C compiler, Python's headers, and mypy
+from the `dev` extra. ``--quick`` compiles each module into its own file, without optimisation. That is less than half
+the work, on all processors; the engine does the same but is slower. The result is `.compiled/` beside `state/`. Without
+it everything runs interpreted, with the same results.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from mypyc.build import mypycify
 from setuptools import Distribution
 from setuptools.command.build_ext import build_ext
 
-# The packages beside this file, and not those of another checkout that the environment may have installed.
+# The packages beside this file, not those of another checkout that may be installed in the environment.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 
-#: What runs once an event or once a batch. Generic tuples (`answer`, `forecasts`) cannot be compiled by mypyc. All
+#: Modules that run once an event or once a batch. mypyc cannot compile generic tuples (`answer`, `forecasts`). All
 #: calibrators are here, because a subclass of a compiled class has to be compiled, too.
 HOT = (
     "state/scoring/ages.py",
@@ -102,13 +102,13 @@ HOT = (
 
 
 QUICK = "--quick" in sys.argv[1:]
-#: What mypyc remarks on a generator that it evaluates as a list, which is the same here and faster.
+#: What mypyc remarks on a generator that it evaluates as a list. Here that is the same, and faster.
 _REMARK = ": warning: Treating generator comprehension as list"
 
 
 @contextlib.contextmanager
 def _of_interest() -> Iterator[None]:
-    """Print what is printed meanwhile, but for a remark that says nothing."""
+    """Pass on what is printed meanwhile, except for remarks that say nothing."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
@@ -134,9 +134,9 @@ class _Build(build_ext):  # type: ignore[misc]  # setuptools ships no type hints
         super().build_extensions()
 
     def _read_headers_once(self) -> None:
-        """Precompile the headers of Python and mypyc: 200 small files read them, most of them for most of their time.
+        """Precompile the headers of Python and mypyc, because 200 small files spend most of their time on reading them.
 
-        Assertions of C are off, as in the product: mypyc turns them on where nothing is optimised.
+        Assertions of C are off, as in the product. Without optimisation, mypyc would turn them on.
         """
         first = self.extensions[0]  # all have the same options
         options = [each for each in first.extra_compile_args if each != "-UNDEBUG"]
@@ -149,7 +149,7 @@ class _Build(build_ext):  # type: ignore[misc]  # setuptools ships no type hints
 
 
 def main() -> int:
-    """Compile into a new place, then put it where it belongs; return the exit status."""
+    """Compile into a new place, then move the result to its final place; return the exit status."""
     mark = stamp(ROOT)
     with contextlib.suppress(OSError):
         if (PLACE / STAMP).read_text() == mark:
@@ -165,7 +165,7 @@ def main() -> int:
             shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
         os.chdir(place)
         os.environ["MYPYPATH"] = str(place)
-        # `make types` checks types. Here some packages' stubs may be missing, as where an image is built.
+        # `make types` checks types. Here the stubs of some packages may be missing, as when an image is built.
         lenient = ["--ignore-missing-imports", "--no-warn-unused-ignores", "--no-warn-return-any"]
         options = ["--strict", "--explicit-package-bases", *lenient]
         with _of_interest():

@@ -1,7 +1,8 @@
 """The demo's producer: eleven months of real flights, played as if they took off from now on.
 
-A month passes in six minutes, so forecasts and outcomes come at about 150 a second for over an hour, with times that
-brokers' retention and a dashboard's last hour both accept. Order, gaps and delays stay those of the data, shortened.
+A month passes in six minutes. So forecasts and outcomes come at about 150 a second for over an hour, with times that
+fit both the brokers' retention and a dashboard's last hour. Order, gaps and delays are those of the data,
+only shorter.
 """
 
 import argparse
@@ -18,14 +19,14 @@ from lab import flights
 from lab.player import TimedRecord, play
 from streams.config.settings import Settings, SettingsError
 
-#: How many times as fast as in 2013: a month in six minutes.
+#: How many times as fast as in 2013: a month takes six minutes.
 SPEED: Final = 7200.0
-#: Messages that are sent at once: a second or two of them.
+#: Messages that are sent together: those of a second or two.
 SLICE: Final = 200
 
 
 def moved(messages: Iterable[TimedRecord], start_ms: int, speed: float) -> Iterator[TimedRecord]:
-    """Yield the messages with the first at ``start_ms`` and every later one ``speed`` times as soon."""
+    """Yield the messages: the first at ``start_ms``, and every later one ``speed`` times as soon as in the data."""
     first: int | None = None
     for message in messages:
         if first is None:
@@ -34,7 +35,7 @@ def moved(messages: Iterable[TimedRecord], start_ms: int, speed: float) -> Itera
 
 
 async def produce(settings: Settings, rows: int | None, speed: float) -> int:
-    """Play the flights in their time and return how many messages were acknowledged."""
+    """Play the flights at this speed; return how many messages were acknowledged."""
     messages = flights.load(rows).messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
     sent = 0
 

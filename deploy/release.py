@@ -1,8 +1,8 @@
-"""Build what is handed out: ``python deploy/release.py [--key FILE] DIRECTORY``; `make release` calls it.
+"""Builds a release: ``python deploy/release.py [--key FILE] DIRECTORY``; `make release` calls it.
 
-The directory gets wheel and source, a bill of materials (CycloneDX 1.6) of the packages that the wheel needs and of the
-jars that its broker for development is, the packages' licences, what it was made of (in-toto, SLSA provenance 1),
-`SHA256SUMS`, and with a key its signature by ssh-keygen. The same commit gives the same bytes.
+The directory gets: wheel and source; a bill of materials (CycloneDX 1.6) of the packages that the wheel needs and of
+the jars of its development broker; the packages' licences; what the release was made from (in-toto, SLSA provenance 1);
+`SHA256SUMS`; and, with a key, its signature by ssh-keygen. The same commit gives the same bytes.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from replay import signature
 from replay.signature import SignatureError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: What a signature is of, for ssh-keygen's -n.
+#: Purpose of the signature, for ssh-keygen's -n.
 NAMESPACE: Final = "trueup-release"
 _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 _JAR: Final = re.compile(r"^([0-9a-f]{64})  ([^:]+):([^:]+):[^:]+:(\S+)$", re.MULTILINE)
@@ -47,7 +47,7 @@ class ReleaseError(RuntimeError):
 
 
 class Package(NamedTuple):
-    """A package of the lock of the runtime, as it is installed here."""
+    """A package in the runtime's lock, as it is installed here."""
 
     name: str
     version: str
@@ -55,7 +55,7 @@ class Package(NamedTuple):
 
     @property
     def licence(self) -> str:
-        """Its licence as it says: an expression, a name, or the names of its classifiers."""
+        """Its licence as the package states it: an expression, a name, or the names of its classifiers."""
         said = self.installed.metadata
         named = said["License-Expression"] or said["License"] or ""
         if not named or "\n" in named:
@@ -65,7 +65,7 @@ class Package(NamedTuple):
 
 
 def packages() -> list[Package]:
-    """Return the packages of `requirements/runtime.txt`; raises `ReleaseError` if one is not installed so."""
+    """Return the packages of `requirements/runtime.txt`. Raises `ReleaseError` if one is not installed as locked."""
     found = []
     for name, version in _PIN.findall((ROOT / "requirements" / "runtime.txt").read_text()):
         try:
@@ -79,7 +79,7 @@ def packages() -> list[Package]:
 
 
 def bill(version: str, of: list[Package], made: datetime) -> str:
-    """Return the bill of materials as JSON, which the schema of CycloneDX allows."""
+    """Return the bill of materials as JSON that fits the schema of CycloneDX."""
     licences = LicenseFactory()
     root = Component(name="trueup", version=version, type=ComponentType.APPLICATION, bom_ref="trueup")
     bom = Bom(serial_number=uuid5(NAMESPACE_URL, f"trueup {version} {made.isoformat()}"))
@@ -114,7 +114,7 @@ def bill(version: str, of: list[Package], made: datetime) -> str:
 
 
 def notices(of: list[Package]) -> str:
-    """Return the licences of packages, each with its text where the package has one."""
+    """Return the licences of packages, each with its text if the package has one."""
     return "".join(
         f"{'=' * 100}\n{each.name} {each.version}: {each.licence}\n{'=' * 100}\n\n" + "\n".join(_texts(each)) + "\n"
         for each in of
@@ -128,7 +128,7 @@ def _texts(of: Package) -> Iterator[str]:
 
 
 def provenance(made: Iterable[Path], commit: str) -> dict[str, Any]:
-    """Return what files were made of: an in-toto statement that names the commit and the locks, with their hashes."""
+    """Return what files were made from: an in-toto statement that names the commit and the locks, with their hashes."""
     locks = sorted((ROOT / "requirements").glob("*.txt"))
     source = {"uri": "git+urn:trueup", "digest": {"gitCommit": commit}}
     return {
@@ -154,7 +154,7 @@ def _sha256(file: Path) -> str:
 
 
 def build(directory: Path, key: Path | None) -> list[str]:
-    """Build a release in an empty directory, and return the names of its files."""
+    """Build a release in an empty directory; return the names of its files."""
     if directory.exists() and any(directory.iterdir()):
         raise ReleaseError(f"{directory} is not empty: name another, or empty it")
     if _git("status", "--porcelain"):
@@ -185,7 +185,7 @@ def build(directory: Path, key: Path | None) -> list[str]:
 
 
 def _steady(source: Path, when: int) -> None:
-    """Pack a source distribution anew, without the times and users of this build."""
+    """Pack a source distribution again, without the times and users of this build."""
     with tarfile.open(source) as old:
         members = [(each, old.extractfile(each)) for each in sorted(old.getmembers(), key=lambda member: member.name)]
         packed = io.BytesIO()
@@ -205,7 +205,7 @@ def _git(*arguments: str) -> str:
 
 
 def main() -> int:
-    """Build a release, say what it is, and return the exit status."""
+    """Build a release, print what it is; return the exit status."""
     parser = argparse.ArgumentParser(description="Build wheel, source, bill of materials, notices and checksums.")
     parser.add_argument("--key", type=Path, help="private key of ssh-keygen that signs the checksums")
     parser.add_argument("directory", type=Path, help="where they go; empty or new")

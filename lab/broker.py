@@ -1,7 +1,7 @@
 """A real Apache Kafka on this machine: one JVM on loopback, for development, the demo and the tests.
 
-The server comes from Maven Central, see `jars`. ``deploy/kafka/server.properties`` is its configuration. The broker
-ends with the process that started it.
+The server comes from Maven Central, see `jars`. Its configuration is ``deploy/kafka/server.properties``. The broker
+ends when the process that started it ends.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _CHECKOUT: Final = Path(__file__).resolve().parents[1]
 #: Whether this is a checkout; and the root of data files: the checkout, or `share/trueup` of an installed trueup.
 IN_CHECKOUT: Final = (_CHECKOUT / "deploy" / "maven" / "jars").exists()
 SHARE: Final = _CHECKOUT if IN_CHECKOUT else Path(sys.prefix) / "share" / "trueup"
-#: Commands that `_fetch` runs beside bash, and the packages that have them.
+#: Commands that `_fetch` runs, besides bash, and the packages that contain them.
 _PROGRAMS: Final = {"javac": "a JDK 17 or newer", "mvn": "Maven"}
 KAFKA: Final = SHARE / "deploy" / "kafka"
-#: Files beside the jars: classes as a JVM has read them, and the features of a new cluster, see `archive`.
+#: Files beside the jars: classes as a JVM has loaded them, and the features of a new cluster, see `archive`.
 CLASSES: Final = ".classes.jsa"
 FEATURES: Final = "bootstrap.checkpoint"
 
@@ -51,15 +51,16 @@ class Seat(NamedTuple):
 class Broker(JavaServer):
     """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    ``data_dir``: directory of records, settings and log, kept over restarts. `None`: a temporary one that `stop`
-    removes.
+    ``data_dir``: directory of records, settings and log, which is kept over restarts. `None`: a temporary one that
+    `stop` removes.
     ``port``: port for clients; `None`: any free one. It stays the same over restarts of this object.
     ``heap``: heap size of the JVM, in the JVM's notation.
     ``properties``: lines that override those of ``server.properties``, such as further listeners or an authorizer.
     ``users``: SCRAM passwords by user name; set at the first start.
-    ``fronts``: ports of proxies here; the broker advertises them to clients that connect to its ports in `backs`.
+    ``fronts``: ports of proxies on this machine. The broker advertises them to clients that connect to its ports in
+    `backs`.
     ``seat``: its place in a cluster of several brokers; `None`: it is the only one.
-    ``java``: further options of the JVM.
+    ``java``: more options for the JVM.
     """
 
     name, said, error = "broker", "Kafka", BrokerError
@@ -95,16 +96,16 @@ class Broker(JavaServer):
         return self._running().pid
 
     def start(self) -> None:
-        """Format the directory if it is new, start the JVM, and return once it answers a metadata request.
+        """Format the directory if it is new, start the JVM, and return when it answers a metadata request.
 
-        Raises BrokerError if Java or the jars are missing, the port is taken, the JVM died, or it was not ready in
+        Raises BrokerError if Java or the jars are missing, if the port is taken, or if the JVM died or was not ready in
         `START_SECONDS`.
         """
         self.launch()
         self.wait()
 
     def launch(self) -> None:
-        """Do the first half of `start`, without waiting: a broker of a cluster is ready only when others run.
+        """Do the first half of `start`, without waiting: in a cluster, a broker is ready only when others run.
 
         Raises BrokerError if Java or the jars are missing, or the port is taken.
         """
@@ -117,14 +118,14 @@ class Broker(JavaServer):
             raise
 
     def wait(self) -> None:
-        """Do the second half of `start`: return once the broker answers a metadata request.
+        """Do the second half of `start`: return when the broker answers a metadata request.
 
-        Raises BrokerError if the JVM died, or it was not ready in `START_SECONDS`.
+        Raises BrokerError if the JVM died, or was not ready in `START_SECONDS`.
         """
         self._await(lambda: answers(self._port))
 
     def pause(self) -> None:
-        """Freeze the JVM: connections stay open and nothing answers; return when every thread has stopped."""
+        """Freeze the JVM: connections stay open and nothing answers. Return when every thread has stopped."""
         jvm = self._running()
         jvm.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, jvm.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -157,7 +158,7 @@ log.dirs={self.directory / "data"}
         settings.write_text((KAFKA / "server.properties").read_text() + ours)
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(settings)
-        try:  # another server on this port would answer the metadata request
+        try:  # another server on this port would also answer the metadata request
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
@@ -166,9 +167,9 @@ log.dirs={self.directory / "data"}
         )
 
     def _format(self, settings: Path) -> None:
-        """Make the directory of a new cluster; by Kafka's tool if users must be made, too, or `archive` has not run."""
+        """Make the directory of a new cluster, with Kafka's tool if users have to be made or `archive` has not run."""
         data, known = self.directory / "data", jars(os.environ) / f".{FEATURES}"
-        if not self._users and known.exists():  # what the tool would write, without a JVM
+        if not self._users and known.exists():  # what the tool would write, but without a JVM
             data.mkdir(exist_ok=True)
             shutil.copyfile(known, data / FEATURES)
             (data / "meta.properties").write_text(
@@ -190,12 +191,12 @@ log.dirs={self.directory / "data"}
 
 
 def archive() -> None:
-    """Keep what a broker derives from the jars at its start: the next start takes half the time.
+    """Store what a broker derives from the jars when it starts, so that the next start takes half the time.
 
     `make jars` calls it.
 
-    It keeps the classes as a JVM has read them; another JVM, or one with other jars, ignores them. It also keeps the
-    features that Kafka's tool gives to a new cluster of this version.
+    It stores the classes as a JVM has loaded them. A different JVM, or one with other jars, ignores them. It also
+    stores the features that Kafka's tool gives to a new cluster of this version.
     """
     lib = KAFKA / "lib"
     for name in (CLASSES, f".{FEATURES}"):
@@ -208,7 +209,7 @@ def archive() -> None:
 def jars(environment: Mapping[str, str]) -> Path:
     """Return the directory of Kafka's jars, each with the hash that the lock names.
 
-    In a checkout `make jars` fetches them. An installed trueup fetches them itself when a broker is first started, by
+    In a checkout `make jars` fetches them. An installed trueup fetches them itself when a broker is first started, with
     the same script and lock, into the user's cache.
 
     Raises BrokerError if they are not there and cannot be fetched.
@@ -238,7 +239,7 @@ def _held(directory: Path, remedy: str) -> Path:
 
 
 def _fetch(lock: Path, directory: Path) -> None:
-    """Fetch the jars of a lock by Maven; the directory exists only once all are there."""
+    """Fetch the jars of a lock with Maven. The directory exists only when all are there."""
     if missing := [what for program, what in _PROGRAMS.items() if shutil.which(program) is None]:
         raise BrokerError(
             f"Apache Kafka is fetched with {' and '.join(missing)}, not found on the PATH: install it, or set "
@@ -267,7 +268,7 @@ def cluster_id() -> str:
 
 
 def answers(port: int) -> bool:
-    """Whether a broker of this machine is up at a port: a metadata request names one (version 1, no topics)."""
+    """Whether a broker of this machine answers at a port. It is asked for metadata (version 1, no topics)."""
     request = struct.pack(">ihhihi", 14, 3, 1, 0, -1, 0)
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection, connection.makefile("rb") as answer:
@@ -281,7 +282,7 @@ def answers(port: int) -> bool:
 def serve(port: int | None = None, data_dir: Path | None = None) -> int:
     """Run a broker in the foreground, print its address, and return the exit status.
 
-    It is 0 after Ctrl-C or SIGTERM, and 1 if Kafka could not start or ended by itself.
+    The status is 0 after Ctrl-C or SIGTERM, and 1 if Kafka could not start or ended by itself.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Run the demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
+"""Runs the demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
 
 ``trueup audit`` then derives every output again from the inputs. The demo fails if one differs, or if a record that was
 sent was not applied.
@@ -61,13 +61,13 @@ def run(
 
     ``rows``: forecasts to play; None plays all.
     ``json_output``: print one JSON object as the last line of the output, and progress to standard error.
-    ``brokers``: brokers to use; None starts one. On given brokers, the demo makes topics of its own and leaves them.
+    ``brokers``: brokers to use; None starts one. On given brokers, the demo makes its own topics and leaves them there.
     ``partitions``: partitions of every topic; None takes the scenario's number. Each has calibrators of its own.
     ``scenario``: one of `SCENARIOS`.
     """
     console = Console(stderr=True, force_terminal=False) if json_output else Console()
     kept = out.with_name(f"{out.stem}-worker.log")
-    # On SIGTERM, end the broker and the worker, too, as on Ctrl-C.
+    # On SIGTERM, also end the broker and the worker, as on Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with TemporaryDirectory(prefix="trueup-demo-") as directory:
@@ -96,7 +96,7 @@ def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
     """Write a scenario's stream as JSON lines, print how to replay them, and return 0.
 
     ``rows``: forecasts to write; None writes all.
-    ``directory``: made if it does not exist; gets ``forecasts.jsonl``, ``outcomes.jsonl`` and a plan's
+    ``directory``: is made if it does not exist. It gets ``forecasts.jsonl``, ``outcomes.jsonl`` and a plan's
       ``streams.toml``.
     ``scenario``: one of `SCENARIOS`.
     """
@@ -155,7 +155,7 @@ def _run(
 
 
 def _names(run_id: str) -> dict[str, str]:
-    """Return the environment that gives a run its own topic names, as the brokers may hold other topics."""
+    """Return the environment that gives a run its own topic names, because the brokers may have other topics."""
     app_id = f"trueup-demo-{run_id}"
     names = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
     return {

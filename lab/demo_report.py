@@ -33,10 +33,10 @@ VOLUME: Final = 0.02
 class DemoRun:
     """The result of a run."""
 
-    #: Records that were acknowledged to the player, by topic, and the time until all were processed.
+    #: Records that were acknowledged to the player, by topic; and the time until all were processed.
     sent: Mapping[str, int]
     seconds: float
-    #: The worker's last metrics, and its exit status.
+    #: The worker's last metrics; and its exit status.
     reading: ScrapedSamples
     worker_exit: int | None
     #: The contents of the output topics.
@@ -72,18 +72,18 @@ class Scenario:
     stream: str
     #: What is done while the broker starts, in a few words.
     doing: str
-    #: Content of the worker's streams file; empty for none.
+    #: The worker's streams file; empty for none.
     plan: str
     #: Partitions of every topic, if the user gives no number.
     partitions: int
-    #: Messages played at a time (`lab.player.play`): no topic is ahead of the other by more.
+    #: Messages played at a time (`lab.player.play`). Neither topic is ahead of the other by more.
     slice_messages: int
-    #: Function that makes the stream; its argument is the number of forecasts, None for all.
+    #: Makes the stream. Its argument is the number of forecasts; None for all.
     load: Callable[[int | None], PlayedStream]
-    #: Rows of the live table: their name, the metric, and its labels except stream and kind.
+    #: Rows of the live table: their name, the metric, and the metric's labels except stream and kind.
     figures: Sequence[tuple[str, str, Mapping[str, str]]]
-    #: Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; and
-    #: print the account as a table and lines.
+    #: Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; print
+    #: the account as a table and lines.
     account: Callable[[Settings, Any, DemoRun], dict[str, Any]]
     draw: Callable[[Any, DemoRun, Path], None]
     summary: Callable[[Console, Mapping[str, Any]], None]
@@ -104,7 +104,7 @@ def problems(done: DemoRun) -> list[str]:
 
 
 def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any]:
-    """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
+    """Return the account of a run, as in the JSON. ``problems`` is empty if all counts agree."""
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
     forecasts = {"raw": raw, "calibrated": p}
@@ -144,7 +144,7 @@ def _segments(played: Flights, held: OutputRecords) -> dict[str, Any]:
 
 
 def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
-    """Return the facts of a run: its calibrator, its speed, where its topics are, and what is wrong with it."""
+    """Return facts about a run: its calibrator, its speed, the place of its topics, and what is wrong with it."""
     return {
         "problems": problems(done),
         "calibrator": done.held.calibrator,
@@ -182,7 +182,7 @@ def draw(_: Flights, done: DemoRun, out: Path) -> None:
 
 
 def table_of(*figures: str) -> Table:
-    """Return a table of a demo: words, then figures by these names."""
+    """Return a table for a demo: words, then figures by these names."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     for column in ("", *figures):
         table.add_column(column, justify="right" if column else "left")
@@ -190,7 +190,7 @@ def table_of(*figures: str) -> Table:
 
 
 def tell(console: Console, table: Table, account: Mapping[str, Any], said: str) -> None:
-    """Print a table, and what is said of the records of a run if nothing is wrong with it."""
+    """Print a table, and what is to be said about a run's records if nothing is wrong with it."""
     console.print()
     console.print(table)
     speed = f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
@@ -229,7 +229,7 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
 
 
 def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, left: bool) -> None:
-    """Print where to look next; ``left`` means that the topics still exist."""
+    """Print where to look next. ``left``: the topics still exist."""
     brokers = ",".join(settings.brokers)
     console.print(f"\n[bold]{out}[/]  the picture", highlight=False)
     if left:

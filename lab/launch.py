@@ -1,4 +1,4 @@
-"""Run a worker in a process of its own, as a deployment does."""
+"""Runs a worker in its own process, as a deployment does."""
 
 import asyncio
 import os
@@ -13,16 +13,16 @@ from streams.config import variables
 from streams.kafka.security import Access
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Longest stop, s: a worker finishes its batch and commits; 2 are normal.
+#: Longest stop, s. A worker finishes its batch and commits; 2 s are normal.
 STOP_SECONDS: Final = 60.0
 
 
 class WorkerError(RuntimeError):
-    """The worker did not start, or ended by itself; the message holds the end of its log."""
+    """The worker did not start, or ended by itself. The message has the end of its log."""
 
 
 class Worker(Server):
-    """A worker process, without a wait for its start, see `ready`.
+    """A worker process. It does not wait for the start, see `ready`.
 
     ``environment``: the worker's ``TRUEUP_*`` settings, in addition to those of this process and to the address of its
     metrics.
@@ -35,7 +35,7 @@ class Worker(Server):
         #: Port of ``/metrics``, ``/healthz`` and ``/readyz``, on loopback.
         self.port = free_port()
         self._environment = {
-            # Only this process reads the metrics, on loopback: no password, no certificate.
+            # Only this process reads the metrics, on loopback, so they need no password and no certificate.
             **{name: value for name, value in os.environ.items() if name not in variables.meanings(Access)},
             **environment,
             "TRUEUP_METRICS_HOST": HOST,
@@ -50,7 +50,7 @@ class Worker(Server):
         self._process = self._launch(command, environment=self._environment)
 
     def ready(self) -> None:
-        """Wait until the worker serves its partitions; raises WorkerError if it ends, or takes too long."""
+        """Wait until the worker serves its partitions. Raises WorkerError if the worker ends or takes too long."""
         self._await(self._answers)
 
     def _answers(self) -> bool:
@@ -64,6 +64,6 @@ class Worker(Server):
         try:
             return await asyncio.to_thread(ScrapedSamples.of, HOST, self.port)
         except OSError as exc:
-            await asyncio.sleep(0.5)  # a dying process closes its sockets before its exit status is known
+            await asyncio.sleep(0.5)  # a process that is ending closes its sockets before its exit status is known
             why = f"'s metrics cannot be read: {exc}" if self.alive else f" ended with status {self.status}"
             raise WorkerError(f"the worker{why}; its log ends:\n{self.tail()}") from exc

@@ -1,4 +1,4 @@
-"""The demo's live display: a progress bar and a table at a terminal, plain lines elsewhere."""
+"""The demo's live display: a progress bar and a table on a terminal, plain lines elsewhere."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ PAUSE: Final = 5.0
 #: Shortest time over which speed is measured, s.
 WINDOW: Final = 0.5
 
-#: Rows of a table: their name, the metric, and its labels except stream and kind.
+#: Rows of a table: their name, the metric, and the metric's labels except stream and kind.
 Figures = Sequence[tuple[str, str, Mapping[str, str]]]
 
 
@@ -25,7 +25,7 @@ class LiveProgress:
     """Shows the progress of a run. At the end of the context, the display stays in its last state.
 
     ``total``: events that will be played.
-    ``figures``: rows of the table: their name, the metric, and its labels except stream and kind.
+    ``figures``: rows of the table, see `Figures`.
     """
 
     def __init__(self, console: Console, stream: str, total: int, figures: Figures) -> None:
@@ -51,7 +51,7 @@ class LiveProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop the display."""
         if self._live:
             self._live.stop()
 
@@ -68,7 +68,7 @@ class LiveProgress:
             self._live.update(Group(self._progress, self._table(reading)))
         elif now - self._said >= PAUSE or processed == self._total:
             line, self._said = self._line(processed, reading), now
-            if line != self._line_before:  # the last checkpoint may be awaited
+            if line != self._line_before:  # it may be waiting for the last checkpoint
                 self._line_before = line
                 self._console.print(line, highlight=False, soft_wrap=True)
 

@@ -19,7 +19,8 @@ class OutputRecords:
     served: dict[str, float] = field(default_factory=dict)
     #: Name of the calibrator that answered first.
     calibrator: str | None = None
-    #: For each event raw and served forecast and the last label, from the ``resolved`` record of its last revision.
+    #: For each event, the raw forecast, the served forecast and the last label, from the ``resolved`` record of its
+    #: last revision.
     resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
     _revisions: dict[str, int] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class OutputRecords:
             self._revisions[event_id] = revision
 
     def scored(self) -> tuple[Floats, Floats, Floats]:
-        """Return raw forecasts, served forecasts and outcomes of the resolved events, [n] each."""
+        """Return the raw forecasts, served forecasts and outcomes of the resolved events, [n] each."""
         raw, p, y = np.array(list(self.resolved.values()), dtype=np.float64).reshape(-1, 3).T
         return raw, p, y
 

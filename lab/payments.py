@@ -1,4 +1,4 @@
-"""The demo of rare frauds: the report of a run, checked against the truth of every payment, and its picture."""
+"""The demo of rare frauds: a run's report, checked against the true risk of every payment, and its picture."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from replay.ranking import ranks
 from state.arrays import Floats
 from streams.config.settings import Settings
 
-#: What a risk team sets for such a stream; `trueup streams suggest cards` says the same of its history.
+#: What a risk team sets for such a stream. `trueup streams suggest cards` proposes the same from its history.
 PLAN: Final = f"""\
 [streams.{fraud.STREAM}]
 matures = "45d"     # what is fraud was reported by then
@@ -26,13 +26,13 @@ ttl = "60d"
 revisable = "120d"  # some first labels are wrong
 """
 MATURES_DAYS: Final = 45
-#: First day on which served scores are judged; a month of labels is known then.
+#: First day on which served scores are judged. A month of labels is known by then.
 SETTLED_DAY: Final = 75
-#: Points over time in the picture, its size in units, and a side of the diagram beside it.
+#: Number of points over time in the picture, its size in units, and a side of the diagram beside it.
 SPANS: Final = 36
 SIZE, SIDE = (560.0, 405.0), 340.0
-#: Half a day of payments is played at a time. With larger slices, reports would come after their payment was learnt by
-#: silence, and correct it. That is right, but not what this demo shows.
+#: Half a day of payments is played at a time. With larger slices, reports would come after silence had labelled their
+#: payment, and would correct that. This is right, but not what the demo should show.
 SLICE: Final = 350
 
 
@@ -47,7 +47,7 @@ def served(played: Fraud, done: DemoRun) -> Floats:
 
 
 def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
-    """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
+    """Return the account of a run, as in the JSON. ``problems`` is empty if all counts agree."""
     fates, p = done.reading.fates(), served(played, done)
     matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
     late, early = played.days >= SETTLED_DAY, played.days < MATURES_DAYS
@@ -86,7 +86,7 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
 
 
 def draw(played: Fraud, done: DemoRun, out: Path) -> None:
-    """Draw the means of raw and served scores over time, and what came true of both from `SETTLED_DAY` on."""
+    """Draw the means of raw and served scores over time, and from `SETTLED_DAY` on what came true of both."""
     p = served(played, done)
     p = np.where(np.isnan(p), played.raw, p)
     spans = picture.periods(played.forecast_ms.astype(np.float64), played.raw, p, played.y, SPANS)

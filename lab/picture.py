@@ -1,4 +1,4 @@
-"""The picture of a demo: pictures of the report, side by side in one file that every browser shows."""
+"""The picture of a demo: pictures of the report, side by side in one file that any browser shows."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,9 +14,9 @@ from agents.status.pictures import Period
 from state.arrays import Floats
 from streams.atomic_file import written
 
-#: Bins of a diagram of reliability, each with equally many events.
+#: Bins of a reliability diagram, all with the same number of events.
 BINS: Final = 20
-#: In units: room around pictures, baseline of the title, and distance of the lines below it.
+#: In units: the room around pictures, the baseline of the title, and the distance of the lines below it.
 _MARGIN, _TITLE, _LINE = 16.0, 28.0, 19.0
 _STYLE: Final = """
 svg { background: var(--paper); }
@@ -26,7 +26,7 @@ svg { background: var(--paper); }
 
 
 def bins(p: Floats, y: Floats, count: int = BINS) -> list[dict[str, Any]]:
-    """Return events in order of their forecast, in groups of equally many: events, mean forecast, mean outcome.
+    """Return events in the order of their forecast, in groups of equal size: events, mean forecast, mean outcome.
 
     ``p`` are forecasts in [0, 1], ``y`` outcomes in {0, 1}, [n] each.
     """
@@ -39,7 +39,7 @@ def bins(p: Floats, y: Floats, count: int = BINS) -> list[dict[str, Any]]:
 
 
 def periods(ms: Floats, raw: Floats, served: Floats, y: Floats, count: int) -> list[Period]:
-    """Cut the time into so many spans of equal length, and return those with events; [n] each, ``ms`` ascending."""
+    """Cut the time into this many spans of equal length; return those with events. All [n]; ``ms`` ascends."""
     edges = np.linspace(ms[0], ms[-1], count + 1)
     at = [*np.searchsorted(ms, edges[:-1]).tolist(), len(ms)]
     found = []

@@ -1,7 +1,7 @@
-"""Play a recorded stream into Kafka, in time order and as fast as possible.
+"""Plays a recorded stream into Kafka, in time order and as fast as possible.
 
-Messages are sent in slices. A slice is acknowledged in both topics before the next one begins. So no topic is ahead of
-the other by more than a slice, and a worker that merges the two by time need not wait.
+Messages are sent in slices. A slice is acknowledged in both topics before the next one begins. So neither topic is
+ahead of the other by more than a slice, and a worker that merges both by time need not wait.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from state.arrays import Integers
 from streams.kafka.partitioner import partition
 from streams.kafka.writer import Record, append
 
-#: Messages in a slice: one or two record batches for each partition, one round trip, 50 ms between gates.
+#: Messages in a slice: one or two record batches for each partition, one round trip, 50 ms between slices.
 SLICE: Final = 8000
 #: Largest record batch, bytes; below the 1 MiB that brokers accept by default.
 BATCH_BYTES: Final = 900_000
@@ -33,7 +33,7 @@ class TimedRecord(NamedTuple):
 
 
 def in_order(forecast_ms: Integers, outcome_ms: Integers) -> Iterator[tuple[int, int, bool]]:
-    """Yield time, number and whether it is an outcome, of forecasts and outcomes, [n] and [m] ms, in time order.
+    """Yield for forecasts and outcomes, [n] and [m] ms, in time order: time, number, whether it is an outcome.
 
     At equal times, forecasts first.
     """
@@ -51,13 +51,13 @@ class PlayerProgress(NamedTuple):
 
 
 class CopartitionError(ValueError):
-    """The topics do not have the same number of partitions, so records with equal keys would not meet."""
+    """The topics have different numbers of partitions, so records with equal keys would not meet."""
 
 
 async def play(
     messages: Iterable[TimedRecord], client: Mapping[str, Any], *, slice_messages: int = SLICE
 ) -> AsyncIterator[PlayerProgress]:
-    """Send messages in their order, each to the partition of its key's hash; yield after each acknowledged slice.
+    """Send messages in order, each to the partition of its key's hash. Yield after each acknowledged slice.
 
     The next slice is sent when the caller asks for it.
 
@@ -65,8 +65,8 @@ async def play(
     Raises aiokafka.errors.KafkaError if any message was not acknowledged by all in-sync replicas.
 
     ``messages``: ordered by time.
-    ``client``: options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
-    ``slice_messages``: most messages in flight.
+    ``client``: options of an aiokafka client: ``bootstrap_servers``, and those for the brokers' security.
+    ``slice_messages``: the most messages in flight.
     """
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
     try:

@@ -18,13 +18,13 @@ from streams.records.output_values import OutputValues
 
 
 async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str, partitions: int | None = None) -> int:
-    """Send each line that is not empty as one record, and return how many; all are acknowledged then.
+    """Send each line that is not empty as one record. Return their number when all are acknowledged.
 
     Raises TopicsError if there is no such topic.
     Raises KafkaError if the brokers refuse.
 
     ``key``: the field of a JSON line whose text is the record's key. A line without it gets no key.
-    ``partitions``: number of partitions of a topic that has to be made; None: no topic is made.
+    ``partitions``: number of partitions if the topic has to be made; None: no topic is made.
     """
     if partitions and await topics.partitions(settings, topic) is None:
         await topics.make(settings, [NewTopic(topic, partitions, 1)])
@@ -39,9 +39,9 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str,
 
 
 async def watch(settings: Settings, topic: str, *, first: bool) -> None:
-    """Print the records of a topic as they come, a line each, until it is cancelled.
+    """Print the records of a topic as they come, one on each line, until cancelled.
 
-    Values of Avro that trueup wrote are printed as JSON, others as they are.
+    Avro values that trueup wrote are printed as JSON, others as they are.
 
     Raises TopicsError if there is no such topic.
 
@@ -65,7 +65,7 @@ async def watch(settings: Settings, topic: str, *, first: bool) -> None:
                 raise asyncio.CancelledError
             for record in chain.from_iterable(fetched.values()):
                 said = record.value or b""
-                with suppress(Exception):  # what is of no schema is shown as it is
+                with suppress(Exception):  # a value without a schema is shown as it is
                     await reads.load([record.value])
                     said = reads.json(said)
                 print(said.decode(errors="backslashreplace"), flush=True)

@@ -1,4 +1,4 @@
-"""Read a worker's ``/metrics`` over HTTP, as Prometheus does."""
+"""Reads a worker's ``/metrics`` over HTTP, as Prometheus does."""
 
 import math
 from collections import defaultdict
@@ -36,7 +36,7 @@ class ScrapedSamples:
         return cls(body)
 
     def value(self, name: str, labels: Mapping[str, str] | None = None) -> float:
-        """Return one sample, NaN if there is none; ``name`` is without ``trueup_``."""
+        """Return one sample, NaN if there is none. ``name`` is without ``trueup_``."""
         return self._samples.get((f"trueup_{name}", frozenset((labels or {}).items())), math.nan)
 
     def total(self, name: str, **labels: str) -> float:
@@ -49,9 +49,9 @@ class ScrapedSamples:
 
     @property
     def written(self) -> bool:
-        """Whether the scores, which are as of the last checkpoint, hold all counted events.
+        """Whether the scores, which are as of the last checkpoint, include all counted events.
 
-        It is valid for a worker that has counted all events of its state.
+        It works only for a worker that has counted all events of its state.
         """
         return self.total("scored_events_total") == self.total("resolved") + self.total("warm_up_events")
 
@@ -69,7 +69,7 @@ class ScrapedSamples:
         return off / n if (n := self.value("resolved", {"stream": stream})) else math.nan
 
     def regret(self, loss: str, stream: str) -> float:
-        """Return the Brier score or log loss of what was served less that of the raw forecasts, summed; or NaN.
+        """Return the summed Brier score or log loss of what was served minus that of raw forecasts; or NaN.
 
         ``loss`` is ``brier`` or ``log``.
         """
@@ -78,11 +78,11 @@ class ScrapedSamples:
         return self.value("resolved", {"stream": stream}) * (served - raw)
 
     def fates(self) -> dict[str, Any]:
-        """Return what became of the records applied so far, and the numbers of events that wait or have expired.
+        """Return what became of the records applied so far, and how many events wait or have expired.
 
-        ``resolved`` outcomes have met their forecast, in either order; ``early`` ones still wait for it. The counters
-        count a record once, when it comes. So an early outcome stays counted as early after its forecast has come. The
-        gauges say how many still wait.
+        ``resolved``: outcomes that have met their forecast, in either order; ``early``: those that still wait for it.
+        The counters count a record once, when it comes. So an early outcome stays counted as early after its forecast
+        has come. The gauges say how many still wait.
         """
         waiting = int(self.value("early_outcomes"))
         expired = {kind: int(self.value("expired_total", {"kind": kind})) for kind in ("forecast", "outcome")}

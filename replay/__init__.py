@@ -1,5 +1,5 @@
-"""Replay of history: the engine over topics or files, several configurations beside one another."""
+"""Replay of history: the engine over topics or files, with several configurations side by side."""
 
-from agents.compiled import place  # `agents` chooses between the engines before `state` is imported
+from agents.compiled import place  # `agents` chooses the engine before `state` is imported
 
 __path__ = place(__name__)

@@ -17,11 +17,11 @@ from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.bands import Costs, by_day, by_segment, describe
 
-#: Thresholds keep the volume of the last `WEEK` days. The last `QUARTER` days are described one by one.
+#: Thresholds keep the volume of the last `WEEK` days. The last `QUARTER` days are listed one by one.
 WEEK = 7
 QUARTER = 92
 
-#: Numbers of bands of raw and of served forecasts, [n] each.
+#: The bands of forecasts, as numbers: by the raw and by the served score, [n] each.
 Placed = Sequence[NDArray[Any]]
 
 
@@ -33,7 +33,7 @@ class BandQueue(NamedTuple):
     segments: Sequence[Integers] = ()
 
     def at(self, chosen: Any) -> "BandQueue":  # noqa: ANN401 - an index
-        """Return some of the forecasts."""
+        """Return the part for some of the forecasts."""
         return BandQueue([of[chosen] for of in self.bands], self.ms[chosen], [of[chosen] for of in self.segments])
 
 
@@ -48,19 +48,19 @@ def described(
     stands: Floats | None = None,
     thresholds: Thresholds | None = None,
 ) -> dict[str, Any]:
-    """Return the description of `streams.metrics.bands.of_rows` for a stream, with more fields.
+    """Return the description that `streams.metrics.bands.of_rows` gives of a stream, with more fields.
 
-    For each kind, ``day`` is the mean number of forecasts of a band on a day (UTC) with forecasts, ``most`` that of the
-    busiest day. Each band but the lowest has ``keeps``, a calibrated probability. In the last `WEEK` days as many
-    forecasts were at or above it as had a raw forecast in the band or above; more if several equal it, None if no raw
-    forecast was so high. ``days`` are the last `QUARTER`; a label counts on the day of its forecast.
+    For each kind, ``day`` is a band's mean number of forecasts on a day (UTC) that has forecasts; ``most`` is that of
+    the busiest day. Each band except the lowest has ``keeps``, a calibrated probability. In the last `WEEK` days, as
+    many forecasts were at or above it as had a raw forecast in the band or above (more if several equal it); None if no
+    raw forecast was so high. ``days`` are the last `QUARTER`. A label counts on the day of its forecast.
 
     ``bands, costs``: as the stream is configured.
-    ``issued, p``: all forecasts, and what was served, [n].
-    ``resolved, y``: those with a label, and their labels, [m].
+    ``issued, p``: all forecasts, and the served scores, [n].
+    ``resolved, y``: forecasts with a label, and their labels, [m].
     ``names``: the segments by their numbers.
     ``stands``: how many forecasts each label stands for, [m]; None: one.
-    ``thresholds``: where bands begin at the end, if thresholds move.
+    ``thresholds``: where bands begin at the end of the replay, if thresholds move.
     """
     width = len(bands.names)
     labels = np.rint(UNIT * (np.ones(len(y)) if stands is None else stands))
@@ -81,7 +81,7 @@ def described(
 def _counted(
     width: int, issued: BandQueue, resolved: BandQueue, y: Floats, stands: Floats, groups: Sequence[Integers], many: int
 ) -> list[BandCounts]:
-    """Return the counts of each group; ``groups``: numbers of the groups of issued and resolved forecasts.
+    """Return the counts of each group. ``groups``: the group numbers of issued and of resolved forecasts.
 
     ``stands`` is in units of 1 / `UNIT`.
     """
@@ -114,5 +114,5 @@ def _apart(
 
 
 def _keeps(p: Floats, k: int) -> float | None:
-    """Return the k-th largest of forecasts; None for none."""
+    """Return the k-th largest forecast; None if there are none."""
     return float(np.partition(p, len(p) - k)[len(p) - k]) if k else None

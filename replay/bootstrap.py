@@ -1,7 +1,7 @@
 """Paired circular block bootstrap: intervals for differences between forecasters.
 
-Forecasts near one another in time share conditions such as drift, so blocks of neighbours are drawn. All contenders
-share the draws, so what they have in common cancels.
+Forecasts that are near in time share conditions such as drift, so blocks of neighbours are drawn. All contenders share
+the draws, so what they have in common cancels out.
 """
 
 import math
@@ -16,17 +16,18 @@ from state.arrays import Floats, Integers
 from state.scoring.ages import DAY_MS
 from state.scoring.cells import BINS
 
-#: Cells of a block. Blocks begin at cell edges, so only sums of cells are kept, however long the history.
+#: Cells of a block. Blocks begin at cell edges, so it is enough to keep sums of cells, however long the history is.
 CELLS = 8
 RESAMPLES = 1000
 SEED = 20_130_201
-#: Fewest resolved forecasts for an interval.
+#: With fewer resolved forecasts there is no interval.
 FEWEST = 200
-#: Days of a block. Days share luck: blocks of one day miss a third of the variance, blocks of three days a ninth.
+#: Days of a block. Forecasts of a day share luck: blocks of one day miss a third of the variance, blocks of three days
+#: a ninth.
 DAYS = 3
-#: Fewest blocks: fewer say little about how blocks differ.
+#: Fewest blocks. Fewer say little about how blocks differ.
 BLOCKS = 10
-#: Resamples drawn at once, which bounds memory.
+#: Resamples drawn at once. It bounds memory.
 _AT_ONCE = 100
 #: The 97.5 % quantile of the normal distribution.
 _NORMAL = 1.959964
@@ -56,23 +57,23 @@ class Resampled:
 
     ``y``: outcomes in time order, [n].
     ``forecasts``: by name, [n] each.
-    ``volume``: volume of the recall, as `Scorecard.recall`.
+    ``volume``: volume of the recall, see `Scorecard.recall`.
     ``moments``: windows within which forecasts are ranked; None: one window.
 
     Notes
     -----
-    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges and go on at
-    the beginning where the forecasts end, so all cells come up alike (Politis & Romano 1992, *A circular
-    block-resampling procedure for stationary data*). Otherwise the last cells hardly would, and a warm-up differs from
-    raw only there. The last cell may be short; a resample's scores are divided by its number of forecasts. Its ranking
-    is that of the whole plus the first-order contributions of its events (`replay.ranking.Ranks.moves`; Efron and
-    Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
+    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges. Where the
+    forecasts end, a block goes on at their beginning, so all cells are equally likely (Politis & Romano 1992, *A
+    circular block-resampling procedure for stationary data*). Otherwise the last cells would hardly be drawn, and a
+    warm-up differs from raw only there. The last cell may be short; a resample's scores are divided by its number of
+    forecasts. Its ranking is that of all forecasts plus the first-order contributions of its events
+    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
     An interval runs from the 2.5 % to the 97.5 % quantile, minus the bias of the resamples' mean. A resample's ECE is
-    larger than its sample's, most where it is small; without the correction the better calibrated forecaster would look
-    worse. Both ends are scaled away from the value by the ratio of Student's quantile to the normal one, because there
-    are few blocks. The interval always includes the value: with few distinct resamples the correction alone could
-    exclude it.
+    larger than its sample's, most of all where that is small. Without the correction, the better calibrated forecaster
+    would look worse. Both ends are scaled away from the value by the ratio of Student's quantile to the normal one,
+    because there are few blocks. The interval always includes the value, because with few distinct resamples the
+    correction alone could exclude it.
     """
 
     def __init__(
@@ -113,14 +114,14 @@ class Resampled:
         return found
 
     def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
-        """Return each metric of `COMPARED` with its value and its interval."""
+        """Return the value and the interval of each metric of `COMPARED`."""
         value = self._whole[name]
         ends = _ends(self.how, self._n, value, self._drawn[name])
         return list(zip(COMPARED, value.tolist(), *ends, strict=True))
 
 
 def means(how: Bootstrap, values: Floats) -> list[tuple[float, float, float]]:
-    """Return the mean of each column of values in time order, [n, k], with the ends of its 95 % interval."""
+    """Return the mean of each column, with the ends of its 95 % interval. ``values``: in time order, [n, k]."""
     cells = np.add.reduceat(values, _starts(how, len(values)))
     drawn = [weights @ cells / total[:, None] for weights, total in _resamples(how, len(values))]
     value = values.mean(axis=0)
@@ -132,7 +133,7 @@ def _starts(how: Bootstrap, n: int) -> Integers:
 
 
 def _resamples(how: Bootstrap, n: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield weights of the cells, [resamples, cells], and how many forecasts each resample holds, [resamples]."""
+    """Yield weights of the cells, [resamples, cells], and how many forecasts each resample has, [resamples]."""
     starts = _starts(how, n)
     lengths = np.diff([*starts, n]).astype(np.float64)
     rng = np.random.default_rng(how.seed)
@@ -146,7 +147,7 @@ def _resamples(how: Bootstrap, n: int) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _ends(how: Bootstrap, n: int, value: Floats, moved: Floats) -> list[list[float]]:
-    """Return lower and upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
+    """Return the lower and upper ends of the values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
     wider = _student(n / how.block - 1) / _NORMAL
     with np.errstate(invalid="ignore"):
         low, high = wider * (np.quantile(moved, (0.025, 0.975), axis=0) - moved.mean(axis=0)) + value
@@ -154,7 +155,7 @@ def _ends(how: Bootstrap, n: int, value: Floats, moved: Floats) -> list[list[flo
 
 
 def _student(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's distribution, less than 2 % short from 4 degrees of freedom.
+    """Return the 97.5 % quantile of Student's distribution, less than 2 % too small from 4 degrees of freedom on.
 
     See Abramowitz and Stegun 1964, *Handbook of Mathematical Functions*, 26.7.5.
     """
@@ -163,7 +164,7 @@ def _student(freedom: float) -> float:
 
 
 def _cells(p: Floats, y: Floats, starts: Integers) -> Floats:
-    """Return of each cell Σ(p - y) and Σp(p - y) in ten bins, Σ Brier and Σ log loss, [cells, 22]."""
+    """Return for each cell Σ(p - y) and Σp(p - y) in ten bins, Σ Brier and Σ log loss, [cells, 22]."""
     off = p - y
     cell = np.repeat(np.arange(len(starts)), np.diff([*starts, len(y)]))
     place = cell * BINS + bins_of(p)

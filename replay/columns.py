@@ -18,13 +18,13 @@ from state.scoring.windows import KINDS
 
 Flags = NDArray[np.bool_]
 
-#: Names of metrics, by their number: two for classes, one for numbers.
+#: Names of metrics, by number: two for classes, one for numbers.
 METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 
 
 @dataclass(frozen=True)
 class ResolvedColumns:
-    """The columns of one group, all partitions together. Resolved forecasts are ordered by time, then partition."""
+    """The columns of one group over all partitions. Resolved forecasts are ordered by time, then by partition."""
 
     streams: list[str]
     #: All forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
@@ -36,15 +36,15 @@ class ResolvedColumns:
     issued_warm: list[Flags]
     #: By contender: share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
     issued_turned: list[float]
-    #: All forecasts: whether an outcome counts. It does not if it taught nothing (`state.ledger.UNTAUGHT`).
+    #: All forecasts: whether an outcome counts. It does not count if it taught nothing (`state.ledger.UNTAUGHT`).
     issued_counting: Flags
-    #: All forecasts: how many the label stands for, and the last label if the outcome taught nothing, else NaN; None if
-    #: no chance is known.
+    #: All forecasts: how many the label stands for; and the last label if the outcome taught nothing, otherwise NaN.
+    #: None if no chance is known.
     issued_stands: Floats | None
     issued_untaught: Floats
-    #: Resolved forecasts, here and in the fields up to ``partition``: their place among all forecasts.
+    #: Place among all forecasts. This and all fields up to ``partition`` are about resolved forecasts.
     at: Integers
-    #: Which resolved forecasts are ranked with one another.
+    #: Which resolved forecasts are ranked against one another.
     moments: Moments
     #: A ``draw`` is None if nothing was drawn. ``y`` is the last label after all revisions. ``implied``: silence gave
     #: the first label.
@@ -58,12 +58,12 @@ class ResolvedColumns:
     delay_ms: NDArray[np.int64]
     time: NDArray[np.int64]
     partition: NDArray[Any]
-    #: Outcomes whose forecast had expired, by partition: the stream's number, and their delay.
+    #: Outcomes whose forecast had expired, by partition: the stream's number, and the delay.
     missed_stream: NDArray[Any]
     missed_ms: NDArray[np.int64]
-    #: Low and high ends of the intervals of all forecasts, by the first contender; empty without intervals.
+    #: Low and high ends of the intervals of all forecasts, from the first contender; empty without intervals.
     ends: list[Floats]
-    #: By contender: the bands of all forecasts; empty without bands.
+    #: The bands of all forecasts, by contender; empty without bands.
     bands: list[bands.Placed]
 
     @classmethod
@@ -90,7 +90,7 @@ class ResolvedColumns:
         first = np.cumsum([0, *sizes[:-1]])
 
         def places(name: str) -> Integers:
-            """Return numbers of forecasts of a partition as places among all."""
+            """Return the numbers of forecasts in a partition as places among all forecasts."""
             found: Integers = np.concatenate([part.column(name) + first[n] for n, part in enumerate(parts)])
             return found
 
@@ -103,12 +103,12 @@ class ResolvedColumns:
         warming = [joined(lambda part, n=n: _warm(part, n)) for n in range(contenders)]  # type: ignore[misc]
         warm = [outcomes == 0 if each.all() else each for each in warming]
         settled = ~np.any(warm, axis=0)
-        # At any time one map answers all forecasts with the same calibrator and segments.
+        # At any one time, one map answers all forecasts that have the same calibrator and segments.
         calibrator = np.repeat(np.arange(len(parts)), sizes) * len(streams) + stream
         segment = _numbered(*(np.concatenate(slots) for slots in zip(*(part.slots for part in parts), strict=True)))
         kept = _numbered(calibrator, segment)[settled], outcomes[settled]
         window = windows(calibrator[at], at)
-        # Features may tell equal raw forecasts apart.
+        # Features may distinguish equal raw forecasts.
         featured = np.isin(stream, [number[name] for part in parts for name, _ in part.biases])
         own = np.where(featured[at], np.arange(len(at)), -1)
         return cls(
@@ -152,7 +152,7 @@ class ResolvedColumns:
 
     @property
     def issued_settled(self) -> Flags:
-        """The same of all forecasts, [n]."""
+        """The same for all forecasts, [n]."""
         settled: Flags = ~np.any(self.issued_warm, axis=0)
         return settled
 
@@ -168,7 +168,7 @@ class ResolvedColumns:
 
 
 def _numbered(*keys: NDArray[Any]) -> Integers:
-    """Number the groups of events that are equal in all keys, and return each event's number, [n]."""
+    """Number the groups of events that are equal in all keys; return each event's number, [n]."""
     order = np.lexsort(keys)
     new = np.any([np.diff(key[order], prepend=key[order[:1]]) != 0 for key in keys], axis=0)
     found = np.empty(len(order), dtype=np.int64)
@@ -179,7 +179,7 @@ def _numbered(*keys: NDArray[Any]) -> Integers:
 def _warm(part: PartitionResult, contender: int) -> Flags:
     """Return which forecasts of a partition one contender answered in its warm-up, [n].
 
-    If it serves a stream raw scores throughout, these are all forecasts of the stream.
+    If it always serves a stream raw scores, these are all forecasts of the stream.
     """
     stream = part.column("stream")
     moved = np.abs(part.column(f"p{contender}") - part.column("raw")) > SAME
@@ -191,31 +191,31 @@ def _warm(part: PartitionResult, contender: int) -> Flags:
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses of the resolved events of a stream of classes or numbers in the order of time."""
+    """Losses of the resolved events of a stream of classes or numbers, in the order of time."""
 
     #: When they were resolved, ms, [m].
     time: Integers
-    #: By contender: losses of raw, at the contender's levels, and of what was served, [m, losses] each.
+    #: By contender: the losses of raw at the contender's levels, and the losses of what was served, [m, losses] each.
     was: list[Floats]
     served: list[Floats]
-    #: By contender whether it answered in its warm-up, [m].
+    #: By contender: whether it answered in its warm-up, [m].
     warm: list[Flags]
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the losses."""
         return METRICS[self.was[0].shape[1]]
 
     @property
     def settled(self) -> "Losses":
-        """Events after the warm-up of all contenders; one that never leaves its warm-up is ignored."""
+        """Events after the warm-up of all contenders. A contender that never leaves its warm-up is ignored."""
         left = ~np.any([each & ~each.all() for each in self.warm], axis=0)
         every = [[each[left] for each in columns] for columns in (self.was, self.served, self.warm)]
         return Losses(self.time[left], *every)
 
 
 def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
-    """Return the losses of each stream of classes or numbers, by the last label of each event."""
+    """Return the losses of each stream of classes or numbers, with the last label of each event."""
     found: dict[str, list[Losses]] = {}
     for part in parts:
         stream, serial, time = map(part.column, ("vector", "vector_serial", "vector_ms"))

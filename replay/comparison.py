@@ -1,4 +1,4 @@
-"""Contenders beside raw and beside one another, with intervals."""
+"""Compares contenders with raw and with one another, with intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from state.arrays import Floats
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """The contenders of one group, scored."""
+    """The contenders of one group with their scores."""
 
     contenders: list[Contender]
     columns: ResolvedColumns
@@ -23,7 +23,7 @@ class Scoreboard:
 
 @dataclass
 class Compared:
-    """Differences of contenders to raw and to one another, in fields of `Result`."""
+    """Differences of contenders to raw and to one another, as fields of `Result`."""
 
     differences: list[MetricDifference] = field(default_factory=list)
     warming: list[MetricDifference] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Compared:
 
 
 def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, volume: float) -> Compared:
-    """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
+    """Compare every contender and its draw with raw, and every pair that resolved the same forecasts."""
     found = Compared()
     for each in boards:
         columns, names = each.columns, [contender.name for contender in each.contenders]

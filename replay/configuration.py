@@ -1,4 +1,4 @@
-"""Configurations to replay: the present plan with another calibrator, or plans of their own."""
+"""Configurations to replay: the present plan with a different calibrator, or other plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 
-#: Name of the plan that the environment gives; it is replayed if nothing else is asked for.
+#: Name of the plan that the environment gives. It is replayed if nothing else is asked for.
 PRESENT = "present"
 
 
@@ -26,18 +26,18 @@ class Configuration:
     def reading(self) -> tuple[object, ...]:
         """The part of the plan that decides how records are read and how long rows live.
 
-        Configurations that agree in it share one decoding and one ledger.
+        Configurations in which it is the same share one decoding and one ledger.
         """
         read = [(pattern, *_read(policy)) for pattern, policy in self.policies.patterns]
         default = self.policies.default
         return (*read, default and _read(default), self.policies.early_ttl_ms)
 
     def segments(self, stream: str | None) -> set[str]:
-        """Return the names of the segments of a stream; None: of all streams."""
+        """Return the names of the segments of a stream; None: those of all streams."""
         return {name for policy in self._of(stream) for name in policy.segments}
 
     def values(self, stream: str | None, name: str) -> list[object]:
-        """Return the values that a stream sets; None: that any stream sets."""
+        """Return the values of a setting for a stream; None: those of any stream."""
         return [value for policy in self._of(stream) if (value := getattr(policy, name))]
 
     def _of(self, stream: str | None) -> list[Policy]:
@@ -63,14 +63,14 @@ def _read(policy: Policy) -> tuple[object, ...]:
 def configurations(
     settings: Settings, calibrators: Sequence[str], files: Sequence[Path], *, challengers: bool = False
 ) -> list[Configuration]:
-    """Return what to replay, in the order given; the present plan if nothing is.
+    """Return what to replay, in the given order; the present plan if nothing is given.
 
-    Raises SettingsError if one is not allowed, or two have one name.
+    Raises SettingsError if one is not allowed, or two have the same name.
 
-    ``settings``: give the present plan, and the default calibrator of plans that name none.
+    ``settings``: give the present plan, and the default calibrator for plans that name none.
     ``calibrators``: ``NAME`` or ``NAME:option=value,...``: each plan with it wherever one probability is forecast.
-    ``files``: TOML files of streams, the plans; without any, the present plan is the only one.
-    ``challengers``: of each plan, replay first the plan, then the plan with each challenger in place of its champion.
+    ``files``: streams files (TOML), which are the plans. Without any, the present plan is the only one.
+    ``challengers``: for each plan, replay first the plan, then the plan with each challenger in place of its champion.
     """
     found: list[Configuration] = []
     for plan in [_of_file(path, settings) for path in files] or [Configuration(PRESENT, settings.policies)]:
@@ -114,13 +114,13 @@ def _promoted(policies: Policies, spec: str) -> Configuration:
 
 
 def _spec(policy: Policy) -> str:
-    """Return a calibrator with its options as `with_calibrator` reads them."""
+    """Return a calibrator with its options, in the form that `with_calibrator` reads."""
     options = ",".join(f"{name}={value}" for name, value in sorted(policy.options.items()))
     return f"{policy.calibrator}:{options}" if options else policy.calibrator
 
 
 def with_calibrator(policies: Policies, spec: str) -> Configuration:
-    """Return a plan with another calibrator; see `configurations`."""
+    """Return a plan with a different calibrator; see `configurations`."""
     name, _, given = spec.partition(":")
     options: dict[str, Value] = {}
     for pair in filter(None, given.split(",")):
@@ -143,7 +143,7 @@ def _changed(policy: Policy, calibrator: str, options: Mapping[str, Value]) -> P
 
 
 def _value(text: str) -> Value:
-    """Return a number where the text is one; lists need a TOML file."""
+    """Return a number if the text is one. Lists need a TOML file."""
     for kind in (int, float):
         try:
             return kind(text)

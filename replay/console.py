@@ -1,4 +1,4 @@
-"""Tables and lines in colour whose text cannot control the terminal, and a progress bar."""
+"""Coloured tables and lines whose text cannot control the terminal, and a progress bar."""
 
 import sys
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from agents.terminal import plain, shown
 
 
 class Console(console.Console):
-    """rich's console on a standard stream. Control characters in printed text are escaped; rich's own are not.
+    """rich's console on a standard stream. Control characters in printed text are escaped; those of rich are not.
 
     ``stderr``: whether it writes to standard error.
     """
@@ -26,13 +26,13 @@ class Console(console.Console):
         return super().render_str(shown(text), **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:  # noqa: ANN401 - rich's
-        """Return the pieces to be written. Text that rich was not given as a string is escaped, too."""
+        """Return the pieces to be written. Text that rich did not get as a string is escaped, too."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(shown(piece.text), piece.style)
 
 
 class Bar:
-    """A progress bar that vanishes at its end. A context.
+    """A progress bar that disappears at its end. It is a context.
 
     ``to``: where it is drawn; nothing is drawn unless it is a terminal.
     """
@@ -55,5 +55,5 @@ class Bar:
         self._progress.stop()
 
     def show(self, what: str, done: int, size: int) -> None:
-        """Show how much of ``what`` is done; without a size, only that it goes on."""
+        """Show how much of ``what`` is done; without a size, only that it is in progress."""
         self._progress.update(self._task, description=what, completed=done, total=size or None)

@@ -1,4 +1,4 @@
-"""What a replay writes beside its figures: calibrated records, also on a topic, and a worker's rows."""
+"""What a replay writes in addition to its figures: calibrated records, also to a topic, and a worker's rows."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,16 +20,16 @@ from streams.kafka.topics import TopicsError
 from streams.kafka.writer import append, writer
 from streams.records.output_json import encode_calibrated
 
-#: Rows that are written to the file at once.
+#: Number of rows written to the file at once.
 _ROWS: Final = 4096
-#: Header of every record: the name of the replay, `replay.result.Result.run`.
+#: Header of every record: the name of the replay, see `replay.result.Result.run`.
 HEADER = "trueup-replay"
 
 
 class PositionedRecord(NamedTuple):
-    """A calibrated record, and where it stands among those of all partitions.
+    """A calibrated record, and its position among those of all partitions.
 
-    Partitions are merged by this tuple: the answer to the earliest record goes first. A partition keeps its own order.
+    Partitions are merged by this tuple: the answer to the earliest record comes first. A partition keeps its own order.
     """
 
     timestamp: int
@@ -49,14 +49,14 @@ class EngineOutput:
     fence: Fence
 
     def write_rows(self, changes: Changes) -> None:
-        """Write all rows, as one checkpoint has them."""
+        """Write all rows, as in one checkpoint."""
         rows = sorted((key, row) for key, row in changes.rows.items() if row is not None)
         with (self.directory / "rows").open("wb") as file:
             for at in range(0, len(rows), _ROWS):
                 spool(rows[at : at + _ROWS], file)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all rows by ascending key."""
+        """Yield all rows in the order of keys."""
         for rows, _ in spooled(self.directory / "rows"):
             yield from rows
 
@@ -79,14 +79,14 @@ def write_answers(
     events: Sequence[Event],
     outputs: Iterable[Output],
 ) -> None:
-    """Write the calibrated records among the outputs of some records; ``events``: the decoded records."""
+    """Write the calibrated records among the outputs of some records. ``events``: the decoded records."""
     made, dead = [], set()
     for output in outputs:
         if isinstance(output, Calibrated):
             made.append(output)
         elif isinstance(output, Rejected) and output.topic == FORECASTS and output.reason == "conflict":
             dead.add(output.offset)
-    # Every usable forecast is answered once, in order. One that contradicts its event's first forecast is dead.
+    # Every usable forecast is answered once, in order. A forecast that contradicts the first one of its event is dead.
     answered = [
         record
         for record, event in zip(records, events, strict=True)
@@ -105,7 +105,7 @@ def write_answers(
 
 
 def check(settings: Settings, topic: str, partitions: int) -> None:
-    """Before anything is read, refuse a topic that must not or cannot be written.
+    """Before anything is read, refuse a topic to which these records must not or cannot be written.
 
     Raises SettingsError if it is one of the live topics.
     Raises TopicsError if it does not exist or has too few partitions.
@@ -121,9 +121,9 @@ def check(settings: Settings, topic: str, partitions: int) -> None:
 
 
 def send(settings: Settings, topic: str, run: str, folded: Sequence[EngineOutput]) -> None:
-    """Produce the calibrated records, each to its forecast's partition, and wait for all acknowledgements.
+    """Produce the calibrated records, each to its forecast's partition; wait until all are acknowledged.
 
-    Raises TopicsError if the brokers refuse. Records that were sent before have the header of this run.
+    Raises TopicsError if the brokers refuse. Records that were sent before that have the header of this run.
     """
     try:
         asyncio.run(_send(settings, topic, run, folded))

@@ -27,7 +27,7 @@ from streams.kafka.topics import TopicsError
 def opened(settings: Settings, partitions: int) -> FreshGroup:
     """Check a group before anything is read.
 
-    Raises TopicsError as `first_rows.opened`, or if it has another number of partitions, or offsets.
+    Raises TopicsError as `first_rows.opened`, or if the group has a different number of partitions, or has offsets.
     """
     group = first_rows.opened(settings)
     if group.partitions != partitions:
@@ -38,7 +38,7 @@ def opened(settings: Settings, partitions: int) -> FreshGroup:
 
 
 def answered(settings: Settings, source: TopicSource) -> TopicSource:
-    """Return the offsets up to which a group has answered a source; another group must answer the rest.
+    """Return the offsets up to which a group has answered a source. The new group must answer the rest.
 
     Raises TopicsError if the group has committed nothing, or the brokers do not answer.
     """
@@ -67,7 +67,7 @@ async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]
 
 
 def write(settings: Settings, source: TopicSource, group: FreshGroup, folded: Sequence[EngineOutput]) -> None:
-    """Write the state, all of it acknowledged and committed; raises TopicsError as `first_rows.beginning`."""
+    """Write the state; all of it is acknowledged and committed. Raises TopicsError as `first_rows.beginning`."""
     asyncio.run(_write(settings, source, group, folded))
 
 
@@ -87,7 +87,7 @@ async def _write(settings: Settings, source: TopicSource, group: FreshGroup, fol
 
 
 def next_commands(settings: Settings) -> list[str]:
-    """Return the commands to run next: the new group's stages; before them `take`, if others own its topics."""
+    """Return the commands to run next: the new group's stages; before that `take`, if others own its topics."""
     foreign: list[str] = []
     with suppress(KafkaError):  # if the owners may not be read, the worker will say so
         foreign = asyncio.run(owners.problems(settings, None))
@@ -96,7 +96,7 @@ def next_commands(settings: Settings) -> list[str]:
 
 
 def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
-    """Return the fence. For a topic of which nothing was applied, it holds the end of the range."""
+    """Return the fence. For a topic from which nothing was applied, it has the end of the range."""
     fence = folded.fence
     for topic, spans in enumerate(source.spans):
         start, end = spans[partition]

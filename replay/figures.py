@@ -1,4 +1,4 @@
-"""The figures that a replay's result is made of. A comment is of the fields below it, up to the next one."""
+"""The figures in a replay's result. A comment is about the fields below it, up to the next comment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ Kind = Literal["raw", "calibrated"]
 
 @dataclass(frozen=True)
 class Scorecard:
-    """Scores of resolved forecasts of one kind. NaN where there are no events."""
+    """Scores of one kind of resolved forecasts. NaN if there are no events."""
 
     #: Resolved forecasts.
     n: int
     #: Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.error`).
     ece: float
-    #: The ``ece`` expected by chance if every forecast were the true probability. An ``ece`` near it cannot be told
-    #: from perfect with ``n`` forecasts.
+    #: The ``ece`` expected by chance if every forecast were the true probability. With ``n`` forecasts, an ``ece`` near
+    #: it cannot be distinguished from perfect.
     ece_noise: float
-    #: The ``ece`` with hat weights (`state.scoring.scores.Scores.smooth_ece`), so that no bin edge makes it jump.
+    #: The ``ece`` with hat weights (`state.scoring.scores.Scores.smooth_ece`), so that it does not jump at bin edges.
     ece_smooth: float
     #: Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
     certificate: float
-    #: Averaged two-bin calibration error, squared, what chance alone gives, and its standard error or more
-    #: (`state.scoring.two_bin`).
+    #: The averaged two-bin calibration error, squared; what chance alone gives; and an upper bound on the standard
+    #: error (`state.scoring.two_bin`).
     two_bin: float
     two_bin_noise: float
     two_bin_error: float
-    #: Largest ``ece`` of a full window of 5,000 outcomes on one partition, as live; None before the first.
+    #: Largest ``ece`` of a full window of 5,000 outcomes on one partition, as in a worker; None before the first.
     worst_window_ece: float | None
-    #: Means; log loss in nats, forecasts clipped to [1e-6, 1 - 1e-6].
+    #: Mean Brier score; mean log loss in nats, with forecasts clipped to [1e-6, 1 - 1e-6].
     brier: float
     log_loss: float
     #: Share of forecasts that lie on the wrong side of 1/2.
@@ -38,26 +38,26 @@ class Scorecard:
     #: Means of forecasts and of outcomes.
     mean_forecast: float
     base_rate: float
-    #: mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
+    #: mean_forecast / base_rate - 1: .5 is half too high, whatever the rate is. NaN without ones.
     relative_error: float
-    #: Ranking of the forecasts: share of pairs of a one and a zero in order, and the largest distance between the
-    #: distributions of both. Only forecasts of one window are compared, about 200 neighbours in time that one
-    #: calibrator answered (`replay.ranking.windows`), because maps of other times have another scale. Equal raw
+    #: Ranking of the forecasts: the share of pairs of a one and a zero that are in order; and the largest distance
+    #: between the distributions of both. Only forecasts of one window are compared, about 200 neighbours in time that
+    #: one calibrator answered (`replay.ranking.windows`), because maps at other times have another scale. Equal raw
     #: forecasts of one window count as served alike. NaN if no window has both.
     auc: float
     ks: float
-    #: Of the highest forecasts, as many as the volume of the replay says, in each window.
+    #: Recall and precision of the highest forecasts of each window, as many as the replay's volume says.
     recall: float
     precision: float
-    #: The same at several volumes.
+    #: The same, at several volumes.
     caught: Sequence["Caught"]
-    #: Different forecasts.
+    #: Number of different forecasts.
     distinct: int
 
 
 @dataclass(frozen=True)
 class Caught:
-    """The highest forecasts of the share ``volume``: their recall and precision (`Scorecard.recall`)."""
+    """The share ``volume`` of highest forecasts: their recall and precision (`Scorecard.recall`)."""
 
     volume: float
     recall: float
@@ -81,17 +81,17 @@ class Told:
 class Phase:
     """A part of the history that is scored by itself.
 
-    `state.served.Served.warms` decides which forecasts belong to the warm-up of a contender. The phase after it begins
-    when the warm-up of all contenders has ended, so that all are scored on the same forecasts.
+    `state.served.Served.warms` decides which forecasts belong to the warm-up of a contender. The next phase begins when
+    the warm-ups of all contenders have ended, so that all are scored on the same forecasts.
     """
 
-    #: Forecasts, and those of them with an outcome.
+    #: Number of forecasts; and of those with an outcome.
     issued: int
     resolved: int
-    #: Times of the first and the last forecast, ms since the epoch; None without any.
+    #: Times of the first and the last forecast, ms since the epoch; None without forecasts.
     start_ms: int | None
     end_ms: int | None
-    #: Scores; ``draw`` is None where nothing is drawn.
+    #: Scores. ``draw`` is None if nothing is drawn.
     raw: Scorecard
     calibrated: Scorecard
     draw: Scorecard | None
@@ -99,26 +99,26 @@ class Phase:
 
 @dataclass(frozen=True)
 class ScoredWindow:
-    """Consecutive forecasts in the order of resolution; the windows of a series have equal sizes, +-1."""
+    """Consecutive forecasts in the order of resolution. All windows of a series have the same size, +-1."""
 
     #: Times at which its first and last forecast were resolved, ms since the epoch.
     start_ms: int
     end_ms: int
     #: Forecasts.
     n: int
-    #: Means of outcomes and forecasts of the window: drift of the base rate, and who follows it.
+    #: Means of outcomes and of forecasts of the window. They show drift of the base rate, and who follows it.
     base_rate: float
     mean_raw: float
     mean_calibrated: float
-    #: ECE of the window. ``ece_noise`` is what chance alone gives the calibrated forecasts.
+    #: ECE of the window. ``ece_noise`` is what chance alone gives for the calibrated forecasts.
     ece_raw: float
     ece_calibrated: float
     ece_noise: float
-    #: Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
+    #: Σ Brier calibrated − Σ Brier raw, from the beginning up to the end of this window; below 0 is better than raw.
     regret_brier: float
     #: The calibrators' own error up to ``end_ms`` and the theorem's bound on it, as means over partitions weighted by
     #: outcomes learnt; see `state.calibrators.base.Recalibrator.error`. None if no calibrator has them. They are
-    #: cumulative, over the calibrator's own points or cells: compare them with each other, not with ``ece``.
+    #: cumulative, and over the calibrator's own points or cells. So compare them with each other, not with ``ece``.
     error: float | None
     bound: float | None
 
@@ -134,7 +134,7 @@ class WorstWindow:
     end_ms: int
     #: Forecasts.
     n: int
-    #: ECE of the window. ``ece_noise`` is what chance alone gives one window, not the worst of many.
+    #: ECE of the window. ``ece_noise`` is what chance alone gives for one window, not for the worst of many.
     ece: float
     ece_noise: float
     #: Means of forecasts and of outcomes.
@@ -144,16 +144,16 @@ class WorstWindow:
 
 @dataclass(frozen=True)
 class Delays:
-    """How long outcomes took: ``counts[i]`` of them from ``edges_ms[i]`` up to ``edges_ms[i + 1]``, and quantiles.
+    """How long outcomes took: ``counts[i]`` of them from ``edges_ms[i]`` up to ``edges_ms[i + 1]``; and quantiles.
 
-    The first edge may be negative: outcomes whose time is before their forecast's.
+    The first edge may be negative, because an outcome's time may be before its forecast's.
     """
 
     #: len(counts) + 1 increasing edges; they grow roughly in steps of 1, 2, 5.
     edges_ms: tuple[int, ...]
-    #: Resolved forecasts.
+    #: Numbers of resolved forecasts.
     counts: tuple[int, ...]
-    #: Quantiles, by linear interpolation; None without resolved forecasts.
+    #: Quantiles, linearly interpolated; None without resolved forecasts.
     median_ms: float | None
     p90_ms: float | None
     p99_ms: float | None
@@ -166,7 +166,7 @@ class OutcomeAges:
     label: float
     #: Outcomes.
     n: int
-    #: Quantiles of the time from forecast to outcome, by linear interpolation.
+    #: Quantiles of the time from forecast to outcome, linearly interpolated.
     median_ms: float
     p99_ms: float
     largest_ms: float
@@ -176,14 +176,14 @@ class OutcomeAges:
 class Late:
     """The delays of a stream's reported outcomes, compared with its ``ttl``."""
 
-    #: Outcomes that came in time, and outcomes whose forecast had expired (of the first 300,000 that expire on a
-    #: partition).
+    #: Outcomes that came in time, plus outcomes whose forecast had expired (only of the first 300,000 forecasts that
+    #: expire on a partition).
     outcomes: int
     #: Outcomes whose forecast had expired. They were not learnt.
     missed: int
-    #: Share of the outcomes that took longer than the ttl; NaN without any.
+    #: Share of the outcomes that took longer than the ttl; NaN without outcomes.
     share: float
-    #: Quantiles of the time from forecast to outcome, by linear interpolation; None without any.
+    #: Quantiles of the time from forecast to outcome, linearly interpolated; None without outcomes.
     p99_ms: float | None
     largest_ms: float | None
     #: Forecasts that expired without an outcome.
@@ -192,24 +192,24 @@ class Late:
 
 @dataclass(frozen=True)
 class BandCoverage:
-    """How many forecasts of one band of the raw score got an outcome within the replay."""
+    """How many forecasts in one band of the raw score got an outcome within the replay."""
 
     #: The band: ``low <= raw < high``, and 1.0 in the last.
     low: float
     high: float
-    #: Forecasts, and those of them with an outcome.
+    #: Number of forecasts; and of those with an outcome.
     issued: int
     resolved: int
     #: resolved / issued; NaN if none was issued.
     share: float
-    #: False if the band has at least 50 forecasts, and less than half of them have an outcome. Then no metric describes
+    #: False if the band has at least 50 forecasts and fewer than half of them have an outcome. Then no metric describes
     #: it: its calibration rests on the forecasts that happened to get a label. Warn, and name the band.
     identifiable: bool
 
 
 @dataclass(frozen=True)
 class FeatureBias:
-    """Σx(p − y) / sqrt(n Σx²) along one feature, in [-1, 1], of both kinds; 0 is unbiased (`state.scoring.bias`)."""
+    """Σx(p − y) / sqrt(n Σx²) along one feature, in [-1, 1], for both kinds; 0 is unbiased (`state.scoring.bias`)."""
 
     feature: str
     raw: float
@@ -258,7 +258,7 @@ class Cut:
 
     #: Share of the forecasts above the cut-off, in (0, 1).
     volume: float
-    #: The cut-offs. They and all figures below are of the last quarter of the forecasts.
+    #: The cut-offs. They and all figures below are about the last quarter of the forecasts.
     raw: float
     calibrated: float
     #: The same share of the forecasts that have an outcome, the highest by each kind, and the ones among them. Where
@@ -266,17 +266,17 @@ class Cut:
     n: int
     raw_hits: int
     calibrated_hits: int
-    #: All ones; those below the cut-off are missed.
+    #: All ones. Those below the cut-off are missed.
     ones: int
 
 
 @dataclass(frozen=True)
 class Review:
-    """Figures of the forecasts after the warm-up for a review, see `replay.review`."""
+    """Figures for a review, of the forecasts after the warm-up, see `replay.review`."""
 
-    #: By kind: bins of equal weight (`state.scoring.ranking.Ranking.bins`).
+    #: Bins of equal weight, by kind (`state.scoring.ranking.Ranking.bins`).
     quantiles: Mapping[Kind, Sequence[Mapping[str, float]]]
-    #: Described at `Fit`, `Month` and `Cut`.
+    #: See `Fit`, `Month` and `Cut`.
     fits: Mapping[Kind, Fit]
     months: Sequence[Month]
     cuts: Sequence[Cut]

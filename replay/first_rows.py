@@ -1,10 +1,10 @@
-"""The first rows of a group: commands write them, workers go on from them, and audits begin with them.
+"""The first rows of a group. Commands write them, workers go on from them, and audits begin with them.
 
 The group must have no state. Until all partitions have their rows, each has a fence that no worker accepts (it stops
-with `CorruptFrame`). So a command that dies on the way leaves no state that a worker would use.
+with `CorruptFrame`). So a command that dies halfway leaves no state that a worker would use.
 
-The group's journal cannot derive these rows. So the topic of configurations keeps a copy, with a record of what they
-were made of.
+These rows cannot be derived from the group's journal. So the topic of configurations keeps a copy, with a record of
+what they were made from.
 """
 
 import asyncio
@@ -33,21 +33,21 @@ from streams.kafka.writer import append, writer
 from streams.records.skips import PoisonError
 
 VERSION: Final = 3
-#: Name that stands for the file of a snapshot, not of a table or of records.
+#: Name that stands for the file of a snapshot, not for a table or records.
 SNAPSHOT: Final = "snapshot"
-#: Name that stands in the place of a file if the rows come from a group that was moved.
+#: Name that stands in place of a file if the rows come from a moved group.
 GROUP: Final = "group"
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where an audit from the sources on begins in a partition of a group that was moved."""
+    """Where an audit that begins at the sources starts in a partition of a moved group."""
 
-    #: Next offsets of forecasts and of outcomes. Earlier records were written for the group before.
+    #: Next offsets of forecasts and of outcomes. Earlier records were written for the previous group.
     since: tuple[int, int]
-    #: Each source partition that intake had read: topic, partition, next offset, and the topic's id.
+    #: For each source partition that intake had read: topic, partition, next offset, and the topic's id.
     sources: tuple[tuple[str, int, int, str], ...]
-    #: Rows of the router, beside those of the worker.
+    #: Number of the router's rows, in addition to those of the worker.
     routes: int
 
     @classmethod
@@ -61,16 +61,16 @@ class Upstream:
 class Loaded:
     """What a partition began with."""
 
-    #: Name, size and digest of each file, or name and offsets of each topic.
+    #: Name, size and digest of each file; or name and offsets of each topic.
     files: Mapping[str, Any]
     #: Time of writing, ISO 8601, for people.
     at: str
     #: Number of rows.
     rows: int
-    #: Topics of calibrated and resolved records and of dead letters, and their next offsets at that time.
+    #: Topics of calibrated records, resolved records and dead letters; and their next offsets at that time.
     outputs: tuple[str, str, str]
     since: tuple[int, int, int]
-    #: Only for a group that was moved and has intake and router.
+    #: Only for a moved group with intake and router.
     upstream: Upstream | None = None
 
     def encode(self) -> bytes:
@@ -78,14 +78,14 @@ class Loaded:
         return orjson.dumps({"version": VERSION, **asdict(self)}, option=orjson.OPT_SORT_KEYS)
 
     def begins(self, outputs: Sequence[str]) -> tuple[int, int, int]:
-        """Return the offsets from which on the group wrote its outputs: 0 in a topic that the record does not name."""
+        """Return the offsets from which the group wrote its outputs; 0 for a topic that the record does not name."""
         known = dict(zip(self.outputs, self.since, strict=True))
         first, second, third = (known.get(name, 0) for name in outputs)
         return first, second, third
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Read a record; raises ValueError, KeyError or TypeError if it is none."""
+        """Read a record; raises ValueError, KeyError or TypeError if it is something else."""
         made = orjson.loads(value)
         if made.pop("version") != VERSION:
             raise ValueError("it has another version")
@@ -107,11 +107,11 @@ class Loaded:
 
 @dataclass(frozen=True)
 class FreshGroup:
-    """A group that may be given its first rows."""
+    """A group to which first rows may be given."""
 
-    #: By partition: next offsets of forecasts and of outcomes that the group has not answered; 0 in a new group.
+    #: By partition: next offsets of forecasts and of outcomes that the group has not answered yet; 0 in a new group.
     next: Sequence[tuple[int, int]]
-    #: By partition, `Loaded.since`.
+    #: `Loaded.since` of each partition.
     since: Sequence[tuple[int, int, int]]
 
     @property
@@ -191,7 +191,7 @@ class Beginning:
     group: FreshGroup
     producer: AIOKafkaProducer
     changelog: Claims
-    #: What the rows were made of, and when, see `Loaded`.
+    #: What the rows were made from, and when, see `Loaded`.
     files: Mapping[str, Any]
     at: str
     #: Fences of the partitions that have their rows.
@@ -200,7 +200,7 @@ class Beginning:
     async def give(
         self, rows: Callable[[], Iterable[tuple[bytes, bytes]]], fence: Fence, more: Iterable[tuple[bytes, bytes]] = ()
     ) -> int:
-        """Write the rows of the next partition except its fence, and all of them for audits; return how many.
+        """Write the rows of the next partition except its fence, and for audits all of them; return how many.
 
         ``rows``: returns the rows. A fence among them is left out.
         ``more``: rows that audits do not begin with.
@@ -225,7 +225,7 @@ async def note(
 ) -> None:
     """Write the copy of a partition's first rows, with which audits begin.
 
-    ``rows, routes``: of the worker, its fence among them, and of the router.
+    ``rows, routes``: those of the worker, its fence included, and those of the router.
     """
     copied = ((None, in_force.LOADED_ROW + key, row, ()) for key, row in rows)
     routed = ((None, in_force.LOADED_ROUTE + key, row, ()) for key, row in routes)
@@ -240,9 +240,9 @@ async def beginning(
     """Claim all partitions of a changelog, let the caller give rows, then write each partition's fence.
 
     Raises TopicsError if another run of the command, or a worker, has written a state meanwhile, if workers run, or if
-    the brokers refuse. Then the changelog holds no state of this command that a worker would accept.
+    the brokers refuse. The changelog then has no state from this command that a worker would accept.
 
-    ``files``: what the rows are made of, see `Loaded`.
+    ``files``: what the rows are made from, see `Loaded`.
     ``at``: when the rows were made; now if empty.
     """
     try:
@@ -269,9 +269,9 @@ async def beginning(
 
 @asynccontextmanager
 async def open_group(settings: Settings, suffix: str = "") -> AsyncIterator[Any]:
-    """Open a consumer that may read and commit the group's offsets and does not join it.
+    """Open a consumer that may read and commit the group's offsets but does not join the group.
 
-    ``suffix``: end of the group's name, behind the application id.
+    ``suffix``: end of the group's name, after the application id.
     """
     consumer = AIOKafkaConsumer(
         group_id=settings.app_id + suffix,

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from state.arrays import Floats, Integers
 from state.segments import Segment
 
-#: At most so many segments are described, those with most forecasts.
+#: The most segments that are described: those with most forecasts.
 SEGMENTS: Final = 20
-#: Groups of equal size: so many by score, and so many by time.
+#: Number of groups of equal size: this many by score, and this many by time.
 GROUPS: Final = 10
 #: Columns that are averaged in each group of scores, in the order of the table.
 COLUMNS: Final = ("low", "p", "high", "observed")
 
 
 class Apart(NamedTuple):
-    """Segments, and by family the number of each forecast's segment, -1 without, [m]."""
+    """Segments; and by family the number of each forecast's segment, -1 without one, [m]."""
 
     names: Sequence[Segment] = ()
     of: Sequence[Integers] = ()
@@ -34,19 +34,19 @@ def described(
 ) -> dict[str, Any]:
     """Return intervals and observed rates by tenths of the score, and the share of groups that agree.
 
-    ``level``: share of intervals that should hold the true risk, in (0, 1).
+    ``level``: share of intervals that should contain the true risk, in (0, 1).
     ``low, p, high``: intervals and scores, [m] each.
     ``y, time``: labels, and times that order the forecasts, [m] each.
 
-    Returns ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
-    ``inside``: share of the groups by tenths of score and of time that are, None without forecasts. ``segments``:
-    of the largest ``n``, means, and the share ``inside`` of groups by its own tenths.
+    Returns ``level``; ``groups``: for each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
+    ``inside``: the share of groups, by tenths of score and of time, that are inside, None without forecasts;
+    ``segments``: for the largest ones ``n``, means, and the share ``inside`` of groups by the segment's own tenths.
 
     Notes
     -----
     Nobody knows the true risk of a forecast. With S = Σ (y - p) of a group and R = Σ (high - p), or Σ (p - low) where S
-    is below 0, the group is inside if S² <= R² + z² Σ p (1 - p): by chance and by what was left open together. So
-    where all scores are right, or are off by as much as was said, about ``level`` of the groups are.
+    is below 0, the group is inside if S² <= R² + z² Σ p (1 - p): by chance and by the intervals' width together. So
+    where all scores are right, or are off by as much as the intervals say, about ``level`` of the groups are inside.
     """
     z = NormalDist().inv_cdf(0.5 + level / 2.0)
     columns = low, p, high, y
@@ -72,14 +72,14 @@ def _means(columns: Sequence[Floats]) -> dict[str, Any]:
 
 
 def _share(columns: Sequence[Floats], time: NDArray[np.int64], z: float) -> float | None:
-    """Return the share of the groups by tenths of score and of time that are inside; None without forecasts."""
+    """Return the share of the groups, by tenths of score and of time, that are inside; None without forecasts."""
     group = _tenths(columns[1]) * GROUPS + _tenths(time)
     inside = [_inside([each[group == n] for each in columns], z) for n in np.unique(group).tolist()]
     return float(np.mean(inside)) if inside else None
 
 
 def _tenths(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the tenth of each value among all, 0 to 9; equal values are in the order in which they came."""
+    """Return the tenth of each value among all, 0 to 9. Equal values are taken in the order in which they came."""
     place = np.empty(len(values), dtype=np.int64)
     place[np.argsort(values, kind="stable")] = np.arange(len(values))
     return place * GROUPS // max(len(values), 1)

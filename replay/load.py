@@ -1,11 +1,11 @@
 """Loads the past, from a table or files, as the first state of a new group.
 
 The workers' engine folds the past, and `replay.first_rows` writes its rows. Offsets of the past are not offsets of the
-inputs. So the fence holds the offsets that the group has answered, none for a new group. Workers then answer every
-record that producers sent before or meanwhile.
+inputs. So the fence has the offsets up to which the group has answered (none for a new group). Workers then answer
+every record that producers sent before or meanwhile.
 
-A label that passes intake and router names only its event. So each event that may still get a label gets a route, as
-intake writes it (`state.routes.Route`).
+A label that goes through intake and router names only its event. So each event that may still get a label gets a route,
+as intake would write it (`state.routes.Route`).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from streams.kafka.writer import append
 from streams.records.limits import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target_of
 
-#: Least time for the router to read the routes before brokers delete them, ms.
+#: Shortest retention of routes, ms, so that the router reads them before they are deleted.
 _ROUTED_MS: Final = 86_400_000
 
 
@@ -44,12 +44,12 @@ def load(
 ) -> str:
     """Fold the past and write it, and return a message about it.
 
-    Raises TableError if more than half of the records of a topic cannot be used, or the past ends in the future.
+    Raises TableError if more than half of the records of a topic cannot be used, or if the past ends in the future.
     Raises TopicsError as `first_rows.beginning`.
 
     ``source``: the past, with as many partitions as the group.
     ``settings, group``: settings of the workers, and the group from `first_rows.opened`.
-    ``processes``: at most so many.
+    ``processes``: the most processes.
     """
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
         directory = Path(temporary)
@@ -106,7 +106,7 @@ async def _write(
     files: Mapping[str, Any],
     last_ms: int,
 ) -> tuple[int, int]:
-    """Return how many rows were written, and how many routes."""
+    """Write the state; return how many rows were written, and how many routes."""
     if settings.has_intake:
         await _require_kept(settings, last_ms)
     written = routes = 0
@@ -138,7 +138,7 @@ async def _require_kept(settings: Settings, last_ms: int) -> None:
 def _routes(
     folded: EngineOutput, configuration: Configuration, origin: str, partitions: int
 ) -> list[list[tuple[bytes, bytes]]]:
-    """Return keys and values of the routes of a partition's events, by the router's partition."""
+    """Return the keys and values of the routes of a partition's events, by the router's partition."""
     found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     offset = 0
     for key, row in folded.rows():

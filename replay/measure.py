@@ -1,4 +1,4 @@
-"""Measures of forecasts and outcomes in columns: the definitions of `state.scoring.scores`, over arrays."""
+"""Measures of forecasts and outcomes in columns. Definitions are those of `state.scoring.scores`, over arrays."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -15,13 +15,13 @@ from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.two_bin import two_bin_of
 
-#: A band cannot be judged if it has at least so many forecasts, and less than this share of them have outcomes.
+#: A band cannot be judged if it has at least this many forecasts, but a smaller share than this of them has outcomes.
 FEWEST, SHARE = 50, 0.5
 
-#: The volume of `Scorecard.recall` unless another is asked for.
+#: The volume of `Scorecard.recall`, unless a different one is asked for.
 VOLUME = 0.02
 
-#: From this share of records out of time order on, a warning is given.
+#: From this share of records out of time order on, there is a warning.
 UNSORTED = 0.01
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
@@ -36,16 +36,16 @@ _EDGES = (
 
 
 def chance(n: float, rate: float, spread: float) -> float:
-    """Return half the 95 % interval by chance of the share of n events that comes true.
+    """Return half the 95 % interval, by chance, of the share of n events that happens.
 
-    ``rate``: the share that did.
+    ``rate``: the share that happened.
     ``spread``: Σp(1 − p) of what was served.
     """
     return 1.96 * sqrt(max(spread, n * rate * (1.0 - rate))) / n
 
 
 def bins_of(p: Floats) -> Integers:
-    """Return the bin of each forecast, [n], as `Scores` has it: tenths, 1.0 in the last."""
+    """Return the bin of each forecast, [n], as in `Scores`: tenths, with 1.0 in the last."""
     return np.where(p < 1.0 / BINS, 0, np.minimum((p * BINS).astype(np.int64), BINS - 1))
 
 
@@ -82,7 +82,7 @@ class BinSums:
 
     @property
     def noise(self) -> float:
-        """The ``ece`` to expect by chance alone."""
+        """The ``ece`` expected by chance alone."""
         spread = np.sqrt(2.0 / np.pi * np.maximum(self.p - self.pp, 0.0))
         return _mean(float(spread.sum()), float(self.n.sum()))
 
@@ -125,7 +125,7 @@ def scorecard(
     """Score forecasts against outcomes in {0, 1}, [n] each.
 
     ``volume``: the volume of `Scorecard.recall`.
-    ``moments``: windows within which forecasts are ranked; None: one window.
+    ``moments``: windows within which forecasts are ranked; None: a single window.
     """
     n = len(p)
     sums = BinSums.of(p, y)
@@ -161,7 +161,7 @@ def scorecard(
 
 
 def ranked(p: Floats, y: Floats) -> Ranking:
-    """Return the events by fine cell of the forecast and by outcome."""
+    """Return the events by outcome and by fine cell of the forecast."""
     cells = np.searchsorted(EDGES, p, side="right")
     return Ranking(*(np.bincount(cells[y == label], minlength=FINE).tolist() for label in (0, 1)))
 
@@ -190,7 +190,7 @@ def ages_of(label: float, took: Integers) -> OutcomeAges:
 
 
 def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
-    """Compare delays of outcomes, ms, [n], and those of expired forecasts, [m], with the ttl."""
+    """Compare the delays of outcomes, ms, [n], and of outcomes of expired forecasts, [m], with the ttl."""
     every = np.concatenate((took, missed))
     if not len(every):
         return Late(0, 0, float("nan"), None, None, expired)
@@ -199,7 +199,7 @@ def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
 
 
 def coverage(issued: Floats, resolved: Floats) -> list[BandCoverage]:
-    """Return the label coverage by band, from raw scores of all forecasts, [n], and of resolved ones, [m]."""
+    """Return the label coverage by band, from the raw scores of all forecasts, [n], and of resolved ones, [m]."""
     every = np.bincount(bins_of(issued), minlength=BINS)
     known = np.bincount(bins_of(resolved), minlength=BINS)
     found = []

@@ -1,4 +1,4 @@
-"""Divides a group's keys among another number of partitions, for `trueup state rescale`."""
+"""Divides a group's keys among a different number of partitions, for `trueup state rescale`."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -31,13 +31,13 @@ def plan(
     ``before``: the number of old partitions.
     ``following``: next offsets of both inputs, by new partition.
     ``shards``: returns the number of keys of a stream.
-    ``grown``: whether an input is the same topic as before, and may have got more partitions.
+    ``grown``: whether an input is the same topic as before, perhaps with more partitions.
     ``routed``: the rows of the router's old partitions; empty without a router.
     """
     width = len(following)
 
     def right(key: str, old: int) -> bool:
-        """Whether a key's records are in this old partition; also if an input has got more partitions."""
+        """Whether a key's records are in this old partition. It allows for an input that got more partitions."""
         name = key.encode()
         return partition(name, before) == old or (grown and partition(name, width) == old)
 
@@ -73,7 +73,7 @@ def _stream_key(
     right: Callable[[str, int], bool],
     routed: Sequence[Mapping[bytes, bytes]],
 ) -> str:
-    """Return the key of an event's records, if they are keyed by stream."""
+    """Return the key of an event's records, if records are keyed by stream."""
     event_id, _, scope = name.partition(SCOPED)
     stream = stream or scope
     if not stream:
@@ -84,7 +84,7 @@ def _stream_key(
     key = target(stream, event_id, shards(stream))
     if right(key, old) or not routed:
         return key
-    # If the number of shards has changed since, the router still knows where the forecast went.
+    # If the number of shards has changed since then, the router still knows where the forecast went.
     row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT.key(event_id))
     known = routes.EVENT.decode(row).routes if row is not None else []
     return next((each.target for each in known if each.stream == stream), key)

@@ -20,16 +20,16 @@ from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from streams.metrics.functions import Part
 
-#: Stands where a segment has its slot, for the figures of all events.
+#: Stands in place of a segment's slot, for the figures of all events.
 WHOLE: Final = -1
-#: Losses of an event of classes; an event of a number has fewer.
+#: Number of losses of an event of classes. An event of a number has fewer.
 LOSSES: Final = 2
 
 
 class Look(NamedTuple):
     """A calibrator's error and bound at one moment."""
 
-    #: Time at which the outcome before it was resolved, ms.
+    #: When the last outcome before it was resolved, ms.
     time: int
     stream: str
     #: Number of the calibrator.
@@ -43,11 +43,11 @@ class Look(NamedTuple):
 
 @dataclass
 class PartitionResult:
-    """The result of replaying one partition. Data of single records is in `replay.column_file.COLUMNS`."""
+    """The result of replaying one partition. Data of single records are in `replay.column_file.COLUMNS`."""
 
     #: Directory of the columns.
     directory: Path
-    #: Names of streams, by their number in columns.
+    #: Names of streams, by their number in the columns.
     streams: list[str] = field(default_factory=list)
     #: Counts of records, by `state.fence.FATES`.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
@@ -57,34 +57,34 @@ class PartitionResult:
     records: int = 0
     #: Events whose outcome taught nothing (`state.ledger.UNTAUGHT`).
     untaught: int = 0
-    #: Forecasts that have not matured at the end.
+    #: Number of forecasts that have not matured at the end.
     immature: int = 0
     #: Dead letters, by topic and reason.
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
-    #: In time order; at the end a last look at each calibrator.
+    #: In time order. The last look at each calibrator is at the end.
     looks: list[Look] = field(default_factory=list)
-    #: By stream: names of the slots of its segments.
+    #: By stream: the names of its segments' slots.
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
     #: By stream and contender: where bands that keep a volume begin at the end.
     thresholds: dict[tuple[str, int], Thresholds] = field(default_factory=dict)
     #: Bias by stream and contender, for streams with features.
     biases: dict[tuple[str, int], Bias] = field(default_factory=dict)
-    #: By stream and contender: outcomes learnt, and the biases that the calibrator bounds; only calibrators that bound
+    #: By stream and contender: outcomes learnt, and the biases that the calibrator bounds. Only calibrators that bound
     #: any.
     functions: dict[tuple[str, int], Part] = field(default_factory=dict)
     #: Scores of streams of classes and numbers, by stream and contender.
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
-    #: By stream and slot of a segment: forecasts with an outcome, the sum of their ages when it came, ms, and forecasts
+    #: By stream and segment slot: forecasts with an outcome; the summed ages of these when it came, ms; and forecasts
     #: that expired without one.
     labelled: dict[str, dict[int, list[int]]] = field(default_factory=dict)
-    #: Scores of classes and numbers by stream, contender and slot. ``labelled`` has their other counts.
+    #: Scores of classes and numbers, by stream, contender and slot. Their other counts are in ``labelled``.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
     #: The same scores by slot and month (UTC) of the forecast.
     months: dict[tuple[str, int], dict[tuple[int, str], PairScores]] = field(default_factory=dict)
-    #: By stream: the row of its model's versions, as bytes, and the state that served each version.
+    #: By stream: the row of its model's versions, as bytes; and the state that served each version.
     versions: dict[str, tuple[bytes, dict[str, Held]]] = field(default_factory=dict)
 
-    #: Weighted sums by stream and contender, then by slot of a segment; `WHOLE`: all events.
+    #: Weighted sums by stream and contender, then by segment slot; `WHOLE` stands for all events.
     weighted: dict[tuple[str, int], dict[int, Weighted]] = field(default_factory=dict)
 
     def column(self, name: str) -> NDArray[Any]:
@@ -95,12 +95,12 @@ class PartitionResult:
         return np.memmap(path, dtype=kind, mode="r")
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
+        """Whether this column exists."""
         return (self.directory / name).exists()
 
     @property
     def slots(self) -> list[NDArray[Any]]:
-        """The slots of all forecasts of probabilities by segment; one column of zeros without segments."""
+        """The slots of all forecasts of probabilities, by segment; without segments one column of zeros."""
         found = [self.column(path.name) for path in sorted(self.directory.glob("slot*"))]
         return found or [np.zeros(len(self.column("stream")), dtype=np.int32)]
 
@@ -108,6 +108,6 @@ class PartitionResult:
     def labels(self) -> Floats:
         """The last label of each resolved forecast of a probability."""
         labels = self.column("y").astype(np.float64)
-        # The last of several revisions of an event counts.
+        # the last of several revisions of an event counts
         labels[self.column("revised")] = self.column("revised_y")
         return labels

@@ -1,7 +1,7 @@
-"""The player of a replay: applies events of one partition by the workers' engine, to several configurations.
+"""The player of a replay: applies the events of one partition to several configurations, with the workers' engine.
 
-Nothing is stored. The first configuration serves, and the others challenge it, so that all share one ledger. Instead of
-the workers' counts, or beside them, an observer writes down answers and outcomes. `replay.score` reads them.
+No state is stored. The first configuration serves, and the others challenge it, so that all share one ledger. An
+observer records answers and outcomes, in place of the workers' counts or beside them. `replay.score` reads these.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
 from streams.sources.direct import Direct
 
-#: What an observer is told.
+#: What an observer can be told.
 _TOLD: Final = tuple(name for name in vars(Observer) if not name.startswith("_"))
 
 
@@ -49,12 +49,12 @@ def _both(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., 
 
 
 class Player:
-    """Plays events of one partition to several configurations that agree in `Configuration.reading`.
+    """Plays the events of one partition to several configurations that have the same `Configuration.reading`.
 
-    They learn labels at the same times, so at any time an event has one label for all.
+    They learn labels at the same times, so at any time an event has the same label for all.
 
     ``configurations``: at least one.
-    ``directory``: of the tape.
+    ``directory``: that of the tape.
     ``rejected``: called with each dead letter; None: they are only counted.
     ``rows``: whether `rows` will be called at the end. Then there is one configuration, which may have challengers.
     """
@@ -74,7 +74,7 @@ class Player:
         self._taping = Taping(configurations, self._tape, self.played)
         self.streams = self._taping.streams
         if rows:
-            both: Any = SimpleNamespace()  # it tapes events, and counts as workers do
+            both: Any = SimpleNamespace()  # it tapes events, and also counts as workers do
             self.partition = Partition(plans[0], None, both)
             counting = Counting(plans[0], self.partition.services)
             for name in _TOLD:
@@ -84,7 +84,7 @@ class Player:
         self.played.fates = self.partition.fence.fates
 
     def play(self, events: Iterable[Event]) -> list[Output]:
-        """Apply events, each topic's in order of offsets, none twice; return the outputs."""
+        """Apply events, each topic's in the order of offsets, none twice; return the outputs."""
         partition, dead = self.partition, self.played.dead
         partition.begin()
         outputs = partition.apply(events)
@@ -105,11 +105,11 @@ class Player:
         self._tape.spill()
 
     def rows(self) -> Changes:
-        """Return all rows that a worker would have now. Nothing can be played afterwards."""
+        """Return all rows that a worker would have now. Nothing can be played after this."""
         return self.partition.checkpoint()
 
     def end(self) -> PartitionResult:
-        """Look at every calibrator a last time, write the tape, and return the result."""
+        """Look at every calibrator for the last time, write the tape, and return the result."""
         partition, played = self.partition, self.played
         self._taping.end()
         for of in self.streams.values():
@@ -132,18 +132,18 @@ class PartitionReplay:
     #: Where the records are.
     source: ReplaySource
     partition: int
-    #: Groups of configurations that agree in `Configuration.reading`.
+    #: Groups of configurations that have the same `Configuration.reading`.
     groups: Sequence[Sequence[Configuration]]
     #: Limits on records.
     limits: Limits
-    #: The sources whose records are mapped; None: no records are mapped.
+    #: The sources whose records are mapped; None if no records are mapped.
     direct: Direct | None
-    #: Directory of everything that this part writes.
+    #: Directory for everything that this part writes.
     directory: Path
     #: Whether the dead letters of the first group are written to ``dead.jsonl`` in this directory.
     letters: bool = False
     #: Whether calibrated records, and a worker's rows, are written. Then there is one configuration. If rows are
-    #: wanted, time stops at the last record: more records will come.
+    #: wanted, stream time stops at the last record, because more records will come.
     answers: bool = False
     rows: bool = False
 
@@ -155,7 +155,7 @@ def parts(
     directory: Path,
     **wanted: Any,  # noqa: ANN401 - as `PartitionReplay` has them
 ) -> list[PartitionReplay]:
-    """Return the parts of a source; they write below a directory. ``wanted``: further fields of `PartitionReplay`."""
+    """Return the parts of a source. They write below a directory. ``wanted``: further fields of `PartitionReplay`."""
     direct = settings.direct if source.mapped else None
     return [
         PartitionReplay(source, n, groups, settings.limits, direct, directory / str(n), **wanted)
@@ -171,18 +171,18 @@ class Done:
     played: list[PartitionResult]
     #: Files that `PartitionReplay` asks for.
     folded: EngineOutput
-    #: Smallest and largest timestamp of a record; None without records.
+    #: Smallest and largest timestamp of the records; None without records.
     start_ms: int | None
     end_ms: int | None
-    #: By topic: records, and records whose time is before that of an earlier one.
+    #: By topic: the number of records, and of records whose time is before that of an earlier one.
     read: tuple[int, int]
     out_of_order: tuple[int, int]
 
 
 def play(parts: Sequence[PartitionReplay], processes: int, show: Callable[[int], None]) -> list[Done]:
-    """Play at least one part, and return the results in the order of the parts.
+    """Play one or more parts; return the results in the order of the parts.
 
-    ``show``: called now and then with the amount read so far, in units of `Source.size`.
+    ``show``: called now and then with how much was read so far, in units of `Source.size`.
     """
     with Processes(min(processes, len(parts)), show) as running:
         return running.all([partial(run, part) for part in parts])
@@ -222,7 +222,7 @@ def run(part: PartitionReplay) -> Done:
     if part.rows:
         folded.write_rows(players[0].rows())
     for player in players:
-        player.partition.reset()  # it holds itself by its actions: its rows would stay until a garbage collection
+        player.partition.reset()  # its actions refer to it, so its rows would stay until a garbage collection
     return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 
@@ -238,16 +238,16 @@ def decoded(decoder: Decoder, records: Sequence[SourceRecord]) -> list[Event]:
 
 
 class _Order:
-    """Time span of the records, and the number of records of each topic that come after a later one."""
+    """The records' time span, and how many records of each topic come after a later one."""
 
     def __init__(self) -> None:
-        #: Smallest and largest timestamp of each topic, as far as is known.
+        #: Smallest and largest timestamp of each topic, as far as known.
         self._least: list[float] = [inf, inf]
         self._latest: list[float] = [-inf, -inf]
         self.read, self.behind = [0, 0], [0, 0]
 
     def note(self, records: Sequence[SourceRecord]) -> None:
-        """Take note of records in the order in which they are played."""
+        """Note records in the order in which they are played."""
         for topic in (FORECASTS, OUTCOMES):
             times = [record[0] for record in records if record[1] == topic]
             if not times:
@@ -264,7 +264,7 @@ class _Order:
 
     @property
     def latest(self) -> int:
-        """Largest timestamp as it was played; 0 without records."""
+        """Largest timestamp played so far; 0 without records."""
         return int(max(*self._latest, 0))
 
     @property

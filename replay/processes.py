@@ -1,4 +1,4 @@
-"""Processes that share out jobs: the parts of a replay, the partitions of an audit."""
+"""Processes that share jobs: the parts of a replay, or the partitions of an audit."""
 
 import gc
 import os
@@ -13,28 +13,28 @@ from typing import Any, Final, Self, TypeVar
 from agents import compiled
 
 T = TypeVar("T")
-#: One process derives so many records in about a second, the time that others take to start.
+#: Number of records that one process derives in about a second; others take as long to start.
 FEW: Final = 10_000
 #: Seconds between two looks at the progress of the processes.
 LOOK_SECONDS = 0.1
-#: Thresholds of the garbage collector: new objects before it looks, and looks before it turns to older ones. Rows and
-#: tickets are many and hold no cycles: with Python's own thresholds it takes a third to a half of the time.
+#: Thresholds of the garbage collector: new objects before it runs, and runs before it looks at older objects. There are
+#: many rows and tickets, and no cycles: with Python's own thresholds it takes a third to a half of the time.
 _COLLECTED: Final = (1_000_000, 50, 20)
 
-#: Signals that ask for an end.
+#: Signals that ask the process to end.
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-#: The function that `report` calls in this process while it runs jobs.
+#: The function that `report` calls while this process runs jobs.
 _told: list[Callable[[int], None]] = []
 
 
 class StoppedError(RuntimeError):
-    """The jobs were stopped. Their results are incomplete."""
+    """The jobs were stopped, so their results are incomplete."""
 
 
 class Processes:
-    """Runs jobs in other processes. A context. If it is interrupted, jobs end when they next `report`.
+    """Runs jobs in other processes. It is a context. After an interruption, jobs end when they next `report`.
 
-    ``processes``: at most so many; with 1 nothing is started.
+    ``processes``: the most processes; with 1, no process is started.
     ``show``: called now and then with the progress that jobs report.
     """
 
@@ -50,7 +50,7 @@ class Processes:
         if self._processes > 1:
             self._interrupted = self._stack.enter_context(_noted())
             self._stack.enter_context(compiled.handed_on())
-            # Not forked: a copy of a process with threads and open connections is unsafe.
+            # They are not forked: a copy of a process with threads and open connections is unsafe.
             context = get_context("spawn")
             self._counter, stop = context.Value("q"), context.Event()
             given = self._counter, stop, os.getpid()
@@ -60,7 +60,7 @@ class Processes:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End; raise KeyboardInterrupt if a signal came after the last jobs."""
+        """End. Raise KeyboardInterrupt if a signal came after the last jobs."""
         self._stack.close()
         if self._interrupted and kind is None:
             raise KeyboardInterrupt
@@ -91,14 +91,14 @@ class Processes:
 
 
 def report(more: int) -> None:
-    """Report progress from within a job; raises StoppedError if the job should end."""
+    """Report progress from a job; raises StoppedError if the job should end."""
     for each in _told:
         each(more)
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Let the garbage collector run seldom: on large portions of new objects, and rarely on old ones."""
+    """Let the garbage collector run rarely: after many new objects, and still more rarely on old objects."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTED)
     try:
@@ -113,7 +113,7 @@ def cores() -> int:
 
 
 def enough(records: int) -> int:
-    """Return the number of processes for an audit of so many records."""
+    """Return the number of processes for an audit of this many records."""
     return 1 if records <= FEW else cores()
 
 
@@ -135,7 +135,7 @@ def _noted() -> Iterator[list[int]]:
 def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - multiprocessing's
     gc.set_threshold(*_COLLECTED)
     for each in _ENDS:
-        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent tells its children to end
+        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent tells its children when to end
 
     def add(more: int) -> None:
         if stop.is_set() or os.getppid() != parent:

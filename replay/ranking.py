@@ -1,4 +1,4 @@
-"""How well forecasts rank among those answered at nearly the same time, and whether a map keeps their order."""
+"""How forecasts rank among those answered at nearly the same time, and whether a map keeps their order."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,31 +6,31 @@ import numpy as np
 
 from state.arrays import Floats, Integers
 
-#: Forecasts of a window. With fewer, the highest .5 % are less than one forecast. With more, the maps within a window
+#: Forecasts in a window. With fewer, the highest .5 % are less than one forecast. With more, the maps within a window
 #: differ more.
 WINDOW: Final = 200
-#: If one map answered at least so many neighbours, only those are compared with one another.
+#: If one map answered at least this many neighbours, only these are compared with one another.
 NEIGHBOURS: Final = 100
-#: A pair counts as equal if a map shrinks its distance to this share. In a bin of 1,000 outcomes a histogram leaves
-#: .003.
+#: A pair counts as equal if a map shrinks its distance to this share. Within a bin of 1,000 outcomes, a histogram
+#: leaves .003.
 FLAT: Final = 0.01
-#: Scores that differ by less count as equal: near 0 and 1 rounding alone makes such differences.
+#: Scores that differ by less count as equal. Near 0 and 1, rounding alone makes such differences.
 NEAR: Final = 1e-9
 
 
 class Ranks(NamedTuple):
-    """The ranking of forecasts of one kind within windows, for those with an outcome."""
+    """The ranking of one kind of forecast within windows, over forecasts with an outcome."""
 
-    #: Of all pairs of a one and a zero in a window, the share in which the one has the larger forecast. Ties count
-    #: half; NaN without pairs.
+    #: The share of pairs of a one and a zero in a window in which the one has the larger forecast. Ties count half; NaN
+    #: without pairs.
     auc: float
-    #: Largest distance between the distribution functions of zeros and ones over their positions in windows.
+    #: Largest distance between the distribution functions of zeros and of ones over their positions in windows.
     ks: float
-    #: Recall and precision by volume, of the highest forecasts of each window. Ties at the cut-off count in proportion.
+    #: Recall and precision of the highest forecasts of each window, by volume. Ties at the cut-off count in proportion.
     #: NaN without ones.
     recall: dict[float, float]
     precision: dict[float, float]
-    #: First-order contribution of each event to AUC and to the recall at the first volume, [n, 2]. They sum to 0.
+    #: First-order contribution of each event to AUC, and to the recall at the first volume, [n, 2]. They sum to 0.
     moves: Floats
 
 
@@ -39,7 +39,7 @@ class Moments(NamedTuple):
 
     #: Number of each forecast's window, [n], see `windows`.
     window: Integers
-    #: Number of each forecast's group of equal raw forecasts in its window, [n], see `evened`.
+    #: Number of each forecast's group of equal raw forecasts within its window, [n], see `evened`.
     alike: Integers
 
     def at(self, chosen: Any) -> "Moments":  # noqa: ANN401 - an index
@@ -68,8 +68,8 @@ def windows(place: Integers, issued: Integers) -> Integers:
 def evened(p: Floats, alike: Integers) -> Floats:
     """Return the mean forecast of each event's group, [n].
 
-    One map serves equal raw forecasts alike at one time. As it learns, it is higher after each positive outcome, which
-    came too late to help. That difference must not count as ranking.
+    At one time, a map serves equal raw forecasts alike. As it learns, it rises after each outcome of 1, which came too
+    late to help. That difference must not count as ranking.
 
     ``p``: forecasts, [n].
     ``alike``: number of the group of equal raw forecasts of a window, [n].
@@ -85,14 +85,14 @@ def evened(p: Floats, alike: Integers) -> Floats:
 
 
 def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
-    """Return the share of neighbours answered by one map whose order it changed; NaN without any.
+    """Return the share of neighbours, answered by one map, whose order it changed; NaN without any.
 
-    A pair counts also if the map shrinks its distance in log-odds to `FLAT` or less: any outcome may then turn it. With
-    very prompt labels each forecast has its own map: an outcome between two neighbours may turn a close pair. Then only
-    pairs that are further apart than the median count.
+    A pair also counts if the map shrinks its distance in log-odds to `FLAT` or less, because any outcome may then turn
+    it. With very prompt labels each forecast has its own map, so an outcome between two neighbours may turn a close
+    pair. Then only pairs that are further apart than the median count.
 
     ``raw, p``: raw and served forecasts, in the order of answers, [n].
-    ``place``: number for the calibrator that answered together with the forecast's segments, [n].
+    ``place``: number of the combination of answering calibrator and segments, [n].
     ``learnt``: outcomes that the calibrator had learnt, [n].
     """
     order = np.argsort(place, kind="stable")
@@ -111,11 +111,11 @@ def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
 
 
 def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | None = None) -> Ranks:
-    """Rank forecasts within their windows, equal raw forecasts as one.
+    """Rank forecasts within their windows. Equal raw forecasts count as one.
 
     ``p, y``: forecasts, and outcomes in {0, 1}, [n] each.
     ``volumes``: in (0, 1].
-    ``moments``: windows, [n]; None: all are in one window, and raw forecasts are not known.
+    ``moments``: windows, [n]; None: all are in one window, and raw forecasts are unknown.
     """
     n, window = len(p), None
     if moments is not None:
@@ -136,7 +136,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | N
     above = runs - first[here]
     hits = np.cumsum(ones) - ones
     hits -= hits[np.searchsorted(runs, first)][here]
-    # For a one and for a zero of each run: pairs in order.
+    # For a one and for a zero of each run: the pairs that are in order.
     right = others[here] - (above - hits) - (size - ones) / 2, hits + ones / 2
     pairs = every * others
     ordered = np.add.reduceat(ones * right[0], np.searchsorted(runs, first))
@@ -147,7 +147,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | N
         caught.append(share)
         recall[volume] = float(ones @ share) / total
         precision[volume] = float(ones @ share) / (volume * n)
-    # The share of ones at the cut-off: one more event above it pushes that many ones out.
+    # The share of ones at the cut-off: one more event above it pushes so many ones out.
     low, high = (float(ones @ np.clip((by * volumes[0] * sizes[here] - above) / size, 0.0, 1.0)) for by in (0.5, 1.5))
     edge = (high - low) / (volumes[0] * n)
     at = np.repeat(np.arange(len(runs)), size)
@@ -162,7 +162,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | N
 
 
 def _distance(at: Floats, ones: Floats, zeros: Floats) -> float:
-    """Return the largest distance between two distribution functions with these masses at these places, [m]."""
+    """Return the largest distance between two distribution functions that have these masses at these places, [m]."""
     order = np.argsort(at, kind="stable")
     apart = np.cumsum(ones[order]) / ones.sum() - np.cumsum(zeros[order]) / zeros.sum()
     ends = np.append(np.diff(at[order]) != 0, True)

@@ -1,8 +1,8 @@
-"""Begins a group with a snapshot on another cluster, where the same records have other offsets.
+"""Begins a group with a snapshot on another cluster, where the same records have different offsets.
 
-A copy of a topic on another cluster gives records new offsets. So the snapshot keeps timestamp and checksum of the last
-record of each input that was applied, and a partition goes on behind that record. If it is there more than once, the
-first one counts: the ledger ignores records that come again.
+When a topic is copied to another cluster, records get new offsets. So the snapshot keeps the timestamp and checksum of
+the last applied record of each input, and a partition goes on after that record. If the record is there more than once,
+the first one counts, because the ledger ignores records that come again.
 
 Audits begin with the rows (`replay.first_rows`), so they need no topic of the old cluster.
 """
@@ -29,15 +29,15 @@ from streams.config.settings import Settings
 
 #: Next offset of each input.
 Next = tuple[int, int]
-#: The topics of a group that only its workers write. They must not be copied from another cluster.
+#: Topics that only a group's own workers write. They must not be copied from another cluster.
 _OWN: Final = ("journal", "configurations")
 
 
 def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_run: bool = False) -> str:
-    """Let a group without a state begin with a snapshot, and return a message about it.
+    """Let a group without a state begin with a snapshot; return a message about it.
 
-    Raises SnapshotError if the snapshot cannot be used, or the inputs here lack its last records.
-    Raises TopicsError if topics are missing, workers run, the group has a state, or the brokers refuse.
+    Raises SnapshotError if the snapshot cannot be used, or if the inputs here lack its last records. Raises TopicsError
+    if topics are missing, workers run, the group has a state, or the brokers refuse.
 
     ``signers``: who may have signed it, see `replay.signature.verify`; None: anybody.
     """
@@ -74,7 +74,7 @@ def _said(places: Sequence[Next]) -> str:
 
 
 def _places(settings: Settings, manifest: Manifest) -> list[Next]:
-    """Return the offsets at which each partition goes on."""
+    """Return the offsets from which each partition goes on."""
     same = [
         [each.cluster, each.id] == list(manifest.topics[label][1:3])
         for label, each in zip(INPUTS, described(settings, settings.inputs).values(), strict=True)
@@ -99,7 +99,7 @@ def _places(settings: Settings, manifest: Manifest) -> list[Next]:
 
 
 def _behind(reader: PartitionReader, label: str, partition: int, wanted: Last) -> int:
-    """Return the offset behind the first record of an input that has a timestamp and a checksum."""
+    """Return the offset after the first record of an input that has a timestamp and a checksum."""
     place = reader.place(label, partition)
     where = f"{place.topic}/{partition}"
     if wanted == NONE:
@@ -131,7 +131,7 @@ def _behind(reader: PartitionReader, label: str, partition: int, wanted: Last) -
 async def _write(
     settings: Settings, manifest: Manifest, places: Sequence[Next], group: FreshGroup, path: Path, directory: Path
 ) -> int:
-    """Write rows and fences, and return their number."""
+    """Write rows and fences; return their number."""
     written, files = 0, {SNAPSHOT: identity(path)}
     async with first_rows.beginning(settings, group, files, "trueup state restore", manifest.at) as begun:
         for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
@@ -160,7 +160,7 @@ def _read(settings: Settings, file: Path) -> Memory:
 
 
 def _begun(place: SnapshotPart, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:
-    """Return the first journal row: where the journal goes on, and behind which records."""
+    """Return the first journal row: where the journal goes on, and after which records."""
     config = bytes.fromhex(place.config) or bytes(16)
     return journal.begun(
         Entry(place.entry, next_, next_, place.applied, place.entry, said, config, place.last, b""), said

@@ -1,4 +1,4 @@
-"""Figures for the review of a model, over arrays: bins, slope and intercept, months, cut-offs, the map at the end."""
+"""Figures for a model's review, over arrays: bins, slope and intercept, months, cut-offs, the map at the end."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,15 +14,15 @@ from state.scoring.distribution import CELLS, EDGES, psi
 from state.scoring.losses import LOG_CLIP
 from state.scoring.windows import KINDS
 
-#: Bins of a reliability curve; volumes with a cut-off; forecasts for each point of the map.
+#: Bins of a reliability curve; volumes that have a cut-off; forecasts for each point of the map.
 BINS: Final = 12
 VOLUMES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 NEAR: Final = 101
-#: The last forecasts, this share, give the map at the end.
+#: The map at the end is that of this last share of the forecasts.
 LAST: Final = 0.25
-#: Scores at which the map is given, if the model has such scores.
+#: Scores at which the map is given, if the model has them.
 SCORES: Final = (0.001, 0.002, 0.005, *(n / 100 for n in (1, 2, 3, 5)), *(n / 20 for n in range(2, 20)), 0.98, 0.99)
-#: Steps of Newton's method, and log-odds beyond which there is no fit.
+#: Steps of Newton's method; and log-odds beyond which there is no fit.
 _STEPS: Final = 30
 _FAR: Final = 50.0
 
@@ -30,7 +30,7 @@ _FAR: Final = 50.0
 def review(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, every: tuple[Floats, Floats]) -> Review:
     """Return the figures of a review, for forecasts after the warm-up.
 
-    ``raw, p, y, issued_ms``: raw and served score, outcome and time of forecasts with an outcome, [n] each.
+    ``raw, p, y, issued_ms``: raw score, served score, outcome and time of forecasts with an outcome, [n] each.
     ``every``: raw and served scores of all forecasts, in the order of time, [m] each.
     """
     kinds = dict(zip(KINDS, (raw, p), strict=True))
@@ -45,7 +45,7 @@ def review(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, every: tuple[
 
 
 def fit(p: Floats, y: Floats) -> Fit:
-    """Return slope and intercept of y on the log-odds of p, by logistic regression; NaN where there is none.
+    """Return slope and intercept of y on the log-odds of p, by logistic regression; NaN if there is no fit.
 
     References
     ----------
@@ -70,7 +70,7 @@ def fit(p: Floats, y: Floats) -> Fit:
 
 
 def _months(raw: Floats, p: Floats, y: Floats, issued_ms: Integers) -> Iterator[Month]:
-    """Yield the months (UTC) of forecasts with an outcome; ``shift``: PSI against the first month."""
+    """Yield the months (UTC) of forecasts with an outcome. ``shift``: PSI against the first month."""
     months = issued_ms.astype("datetime64[ms]").astype("datetime64[M]")
     first: list[int] | None = None
     for month in np.unique(months):
@@ -92,7 +92,7 @@ def _months(raw: Floats, p: Floats, y: Floats, issued_ms: Integers) -> Iterator[
 def _cuts(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, last: list[Floats]) -> Iterator[Cut]:
     """Yield the cut-offs of the highest scores, and what lies above.
 
-    Only the last forecasts count, as the map moves.
+    Only the last forecasts count, because the map moves.
     """
     if not len(y):
         return
@@ -107,7 +107,7 @@ def _cuts(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, last: list[Flo
 
 
 def _lookup(raw: Floats, p: Floats) -> Iterator[tuple[float, float]]:
-    """Yield round scores of the model, with the median of what was served for the nearest scores."""
+    """Yield round scores of the model, each with the median of what was served for the nearest scores."""
     order = np.argsort(raw, kind="stable")
     raw, p = raw[order], p[order]
     for low, score in pairwise((0.0, *SCORES)):

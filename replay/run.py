@@ -1,4 +1,4 @@
-"""A replay from its request to its result."""
+"""A replay, from its request to its result."""
 
 import shutil
 from collections import defaultdict
@@ -27,7 +27,7 @@ from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
 
-#: Called with the name of the step, how much of it is done, and how much there is.
+#: Called with the name of the step, how much of it is done, and its whole size.
 Show = Callable[[str, int, int], None]
 
 
@@ -37,18 +37,18 @@ class Request:
 
     #: Where the records are.
     source: ReplaySource
-    #: Configurations, at least one.
+    #: Configurations, one or more.
     configurations: Sequence[Configuration]
     #: See `replay.result.Result.taken`.
     taken: Sequence[str] = ()
-    #: Most processes.
+    #: The most processes.
     processes: int = 1
     #: Volume of `replay.figures.Scorecard.recall`, in (0, 1].
     volume: float = VOLUME
-    #: Length of the bootstrap's blocks; None: that of `replay.bootstrap.plan`.
+    #: Length of the bootstrap's blocks; None: the length from `replay.bootstrap.plan`.
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
-    #: Files to write: the manifest, `replay.report` as HTML and as PDF.
+    #: Files to write: the manifest, and `replay.report` as HTML and as PDF.
     manifest: Path | None = None
     report: Path | None = None
     pdf: Path | None = None
@@ -78,7 +78,7 @@ class Request:
 
     @property
     def run(self) -> str:
-        """Name of the replay, twelve hex digits: the same for the same records, configurations and options."""
+        """Name of the replay, twelve hex digits. It is the same for the same records, configurations and options."""
         made = {
             "version": __version__,
             "manifest": self.source.manifest(),
@@ -98,9 +98,9 @@ def _recipes(configuration: Configuration) -> list[object]:
 def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, ReplayPace]:
     """Replay, write what is asked for, and return the result.
 
-    If it is interrupted, it leaves no file, and no state that a worker would accept.
+    An interrupted replay leaves no file, and no state that a worker would accept.
 
-    Raises SettingsError or TopicsError if a request is not possible; mostly before anything is read.
+    Raises SettingsError or TopicsError if a request is impossible, mostly before anything is read.
     """
     settings = Settings.from_env(environment)
     source = request.source
@@ -146,7 +146,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
 
 
 def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
-    """Group configurations that read records in the same way."""
+    """Group the configurations that read records in the same way."""
     found: dict[tuple[object, ...], list[Configuration]] = defaultdict(list)
     for each in configurations:
         found[each.reading].append(each)

@@ -1,4 +1,4 @@
-"""Puts the results of all partitions together."""
+"""Combines the results of all partitions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ from state.scoring.windows import KINDS
 from state.versions import Versions
 from streams.metrics import functions, vectors, versions, weights
 
-#: Most windows of a series, and fewest resolved forecasts of a window.
+#: The most windows of a series; and the fewest resolved forecasts in a window.
 WINDOWS, SHORTEST = 60, 20
-#: At most so many streams are scored apart, those with most forecasts. All count in the whole.
+#: The most streams that are scored separately: those with most forecasts. All streams count in the total.
 STREAMS = 200
 #: Name for all streams of probabilities together.
 ALL = "*"
@@ -45,7 +45,7 @@ def board(
 ) -> Scoreboard:
     """Score a group of configurations that were played together.
 
-    ``volume``: of `Scorecard.recall`.
+    ``volume``: that of `Scorecard.recall`.
     """
     columns = ResolvedColumns.of(parts, len(group))
     fates = np.sum([part.fates for part in parts], axis=0).tolist()
@@ -109,7 +109,7 @@ def _policy(configuration: Configuration, stream: str) -> Policy:
 
 
 def _largest(columns: ResolvedColumns) -> list[str]:
-    """Return the streams of probabilities that are shown apart, by name."""
+    """Return the names of the streams of probabilities that are shown separately."""
     counts = np.bincount(columns.issued_stream, minlength=len(columns.streams))
     order = np.argsort(-counts, kind="stable")[:STREAMS]
     return sorted(columns.streams[i] for i in order.tolist() if counts[i])
@@ -123,7 +123,7 @@ def _scored(
     policies: Sequence[Policy],
     volume: float,
 ) -> Scored:
-    """Score one contender on one stream, or on all; ``policies``: those of the stream, or of all."""
+    """Score one contender on one stream, or on all. ``policies``: those of the stream, or of all."""
     chosen: Any = slice(None)
     issued: Any = slice(None)
     if stream is not None and len(columns.streams) > 1:
@@ -193,7 +193,7 @@ def _scored(
 
 
 def _since(columns: ResolvedColumns, i: int, issued: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 - an index
-    """Return raw and served of all forecasts after the warm-up, in the order of time."""
+    """Return the raw and the served score of all forecasts after the warm-up, in the order of time."""
     left = ~columns.issued_warm[i][issued]
     order = np.argsort(columns.issued_ms[issued][left], kind="stable")
     return columns.issued_raw[issued][left][order], columns.issued_p[i][issued][left][order]
@@ -223,7 +223,7 @@ def _banded(
 def _intervals(
     columns: ResolvedColumns, parts: Sequence[PartitionResult], stream: str, policy: Policy
 ) -> dict[str, Any] | None:
-    """Return how intervals of a stream did after the warm-up, see `replay.intervals.described`; None if it has none."""
+    """Return how a stream's intervals did after the warm-up, see `replay.intervals.described`; None if it has none."""
     if not policy.interval or not columns.ends:
         return None
     after = np.flatnonzero((columns.stream == columns.streams.index(stream)) & ~columns.warm[0])
@@ -257,7 +257,7 @@ def _regret(raw: float, calibrated: float, n: int) -> float:
 
 
 def _worst(columns: ResolvedColumns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
-    """Return the complete window with the largest ECE; windows are of one partition and stream, as live."""
+    """Return the complete window with the largest ECE. A window is of one partition and stream, as in a worker."""
     place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
     order = np.argsort(place, kind="stable")
     worst: tuple[float, NDArray[np.int64]] | None = None
@@ -283,7 +283,7 @@ def _worst(columns: ResolvedColumns, p: Floats, y: Floats, chosen: Any) -> Worst
     )
 
 
-#: Looks at one calibrator, in time order.
+#: The looks at one calibrator, in time order.
 _Series = list[Look]
 
 
@@ -379,7 +379,7 @@ def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
 
 
 def _figures(scores: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of a kind that are one number each."""
+    """Return, from the scores of one kind of forecast, those that are one number."""
     found = {name: value for name, value in scores.items() if isinstance(value, float)}
     found.pop("auc_error", None)
     if "pinball_loss" in scores:

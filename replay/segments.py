@@ -20,7 +20,7 @@ from state.scoring.windows import KINDS
 from state.segments import LIMIT, Dictionary, Segment
 from streams.metrics.segments import SegmentRows, describe
 
-#: By segment and month, UTC, of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
+#: By segment and month (UTC) of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
 Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
 #: Sums are multiples of its inverse, as `state.scoring.cells.grain` rounds.
@@ -32,8 +32,8 @@ _UNLABELLED = (0, 0, 0)
 def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
     """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none.
 
-    Each has ``months``, by the time of forecasts: n, served less true mean, and half the 95 % interval of this
-    difference by chance; for classes and numbers as in the segment's ``off``.
+    Each has ``months``, by the time of forecasts: n, served minus true mean, and half the 95 % interval of this
+    difference by chance. For classes and numbers, the last two are as in the segment's ``off``.
     """
     months: Months = {}
     found = [rows for part in parts if (rows := rows_of(part, contender, stream, months)) is not None]
@@ -78,7 +78,7 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
     if dictionary is None:
         return None
     labels = part.labelled.get(stream, {})
-    if (stream, contender) in part.segments:  # of classes or numbers, which are not in columns
+    if (stream, contender) in part.segments:  # classes and numbers, which are not in columns
         vectors = part.segments[stream, contender]
         for slot, each in vectors.items():
             each.known, each.age_ms, each.expired = labels.get(slot, _UNLABELLED)
@@ -122,9 +122,9 @@ def rows_of(part: PartitionResult, contender: int, stream: str, months: Months |
 
 
 def placed(parts: Sequence[PartitionResult], stream: str) -> tuple[list[Segment], list[Integers]]:
-    """Return the segments of a stream, and by family and partition the number of each forecast's segment, [n].
+    """Return the segments of a stream; and by family and partition the number of each forecast's segment, [n].
 
-    Forecasts of other streams have -1; without segments there are no families.
+    Forecasts of other streams have -1. Without segments there are no families.
     """
     numbers: dict[Segment, int] = {}
     families = max((each.families for part in parts if (each := part.dictionaries.get(stream))), default=0)
@@ -145,7 +145,7 @@ def placed(parts: Sequence[PartitionResult], stream: str) -> tuple[list[Segment]
 def _monthly(
     months: Months, dictionary: Dictionary, slots: NDArray[Any], issued_ms: NDArray[Any], p: Floats, y: Floats
 ) -> None:
-    """Add events by their segment and the month of their forecast."""
+    """Add events by segment and by the month of their forecast."""
     when = issued_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
     cells, of = np.unique(np.column_stack([slots, when]), axis=0, return_inverse=True)
     weights = None, p, y, p * (1.0 - p)
@@ -159,7 +159,7 @@ def _monthly(
 def _windows(
     slots: NDArray[Any], p: Floats, y: Floats, windows: NDArray[Any]
 ) -> Iterator[tuple[int, int, float, float, float, float]]:
-    """Yield slot, window of the stream, n, Σy, Σp and Σp² where there are events, by slot and then by window."""
+    """Yield slot, window of the stream, n, Σy, Σp and Σp² for windows that have events, by slot and then by window."""
     if not len(slots):
         return
     many = int(windows[-1]) + 1

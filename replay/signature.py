@@ -1,4 +1,4 @@
-"""Signatures of files by ssh-keygen, with any SSH key."""
+"""Signatures of files, made by ssh-keygen with any SSH key."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: Suffix of a signature's file name, set by ssh-keygen.
+#: Suffix of a signature's file name, as ssh-keygen sets it.
 SUFFIX: Final = ".sig"
 
 
@@ -15,12 +15,12 @@ class SignatureError(ValueError):
 
 
 def sign(path: Path, key: Path, namespace: str) -> None:
-    """Write the signature of a file beside it, in the place of an older one.
+    """Write the signature of a file beside it. It replaces an older one.
 
-    Raises SignatureError if there is no ssh-keygen, or it refuses.
+    Raises SignatureError if there is no ssh-keygen, or if it refuses.
 
     ``key``: private key of ssh-keygen.
-    ``namespace``: the purpose of the signature. A signature for another purpose is not valid.
+    ``namespace``: the purpose of the signature. A signature for a different purpose is not valid.
     """
     path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
     _run(path, "sign", "-f", str(key), "-n", namespace, str(path))
@@ -31,7 +31,7 @@ def verify(path: Path, signers: Path, namespace: str) -> str:
 
     Raises SignatureError if the file has no signature, or an invalid one.
 
-    ``signers``: who may sign, and with which public key, a line each: the file that ssh-keygen(1) calls ALLOWED
+    ``signers``: a file with a line for each who may sign, with the public key: what ssh-keygen(1) calls ALLOWED
     SIGNERS.
     """
     signature = path.with_name(path.name + SUFFIX)
@@ -40,7 +40,7 @@ def verify(path: Path, signers: Path, namespace: str) -> str:
     found = _run(path, "find-principals", "-s", str(signature), "-f", str(signers)).split()
     if not found:
         raise SignatureError(f"none of the signers in {signers} has signed {path}")
-    for name in found[:-1]:  # a key may stand on several lines, each for other namespaces
+    for name in found[:-1]:  # a key may be on several lines, each for other namespaces
         with suppress(SignatureError):
             return _verified(path, name, namespace, signers, signature)
     return _verified(path, found[-1], namespace, signers, signature)
@@ -52,7 +52,7 @@ def _verified(path: Path, name: str, namespace: str, signers: Path, signature: P
 
 
 def _run(path: Path, action: str, *arguments: str) -> str:
-    """Run ssh-keygen on a file, and return what it printed."""
+    """Run ssh-keygen on a file; return what it printed."""
     program = shutil.which("ssh-keygen")
     if program is None:
         raise SignatureError("there is no ssh-keygen on the PATH, which signs and verifies: install OpenSSH's client")

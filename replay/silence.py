@@ -1,6 +1,6 @@
-"""What the labels of a table tell that the plan does not: what silence means, and how long labels take.
+"""What a table's labels say that the plan does not: what silence means, and how long labels take.
 
-Zeros without a date mean silence, as nobody reports a good payment. Forecasts are kept until their labels come.
+Zeros without a date mean silence, because nobody reports a good payment. Forecasts are kept until their labels come.
 """
 
 import json
@@ -21,7 +21,8 @@ from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.ages import words
 from streams.config.stream_config import duration
 
-#: A forecast matures when this share of the ones is known. It is kept so many times longer than the slowest label took.
+#: A forecast matures when this share of the ones is known. It is kept this many times as long as the slowest
+#: label took.
 KNOWN, SPARE = 0.99, 1.1
 _AT_ONCE: Final = (
     "Labels were taken as known at once, with the score, because --label-time was left out. If they come later, name "
@@ -30,7 +31,7 @@ _AT_ONCE: Final = (
 
 
 def lasting(latest_ms: float) -> str:
-    """Return the ``ttl`` for labels that took at most so long, as the streams file writes it: a tenth longer.
+    """Return the ``ttl`` for labels that took at most this long, as the streams file writes it: a tenth longer.
 
     Examples
     --------
@@ -41,14 +42,14 @@ def lasting(latest_ms: float) -> str:
 
 
 def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[list[Configuration], list[str]]:
-    """Return plans that fit the labels of a table, and sentences about what was assumed.
+    """Return plans that fit the labels of a table; and sentences about what was assumed.
 
-    Zeros that have no date are silence. A plan that says when a stream's forecasts mature is followed; else they mature
-    when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took as long or
-    longer, forecasts are kept until the latest label came.
+    Zeros that have no date are silence. Forecasts mature when the plan says, or otherwise when 99 % of the ones were
+    known. If a plan leaves `ttl` at its default and labels took as long or longer, forecasts are kept until the latest
+    label came.
 
-    Raises TableError if there is a zero without a date, and neither a plan nor a dated one tells how long reports take;
-    or if a plan says that silence means 1.
+    Raises TableError if there is a zero without a date but neither a plan nor a dated label of 1 says how long reports
+    take; or if a plan says that silence means 1.
     """
     said = [_AT_ONCE] if source.at_once else []
     made = []
@@ -63,7 +64,7 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
 
 
 def _unused(source: TableSource, policies: Policies) -> Iterator[str]:
-    """Say that no stream of a table is one of those in the streams file."""
+    """Say that no stream of a table is in the streams file."""
     if policies.patterns and not any(map(policies.matched, source.streams)):
         named = ", ".join(pattern for pattern, _ in policies.patterns[:3])
         yield (
@@ -75,9 +76,9 @@ def _unused(source: TableSource, policies: Policies) -> Iterator[str]:
 def _changed(
     policies: Policies, change: Callable[[Mapping[int, list[str]], Policy], Policy], streams: Iterable[str]
 ) -> Policies:
-    """Return the policies, changed for some streams.
+    """Return the policies with changes for some streams.
 
-    ``change`` gets the streams of each policy, by the policy's identity.
+    ``change`` is given the streams of each policy, by the policy's identity.
     """
     used: dict[int, list[str]] = defaultdict(list)
     for stream in streams:
@@ -89,13 +90,13 @@ def _changed(
 
 
 def _longer(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
-    """Return a policy that keeps forecasts until the slowest label of its streams, if its ttl was not set."""
+    """Return a policy that keeps forecasts until the slowest label of its streams has come, if its ttl was not set."""
     latest = max([source.latest_ms[stream] for stream in used.get(id(policy), ())], default=0)
     return _until(policy, latest) if policy.ttl_ms == DEFAULT_TTL_MS else policy
 
 
 def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:
-    """Say how long forecasts are kept if labels took longer than the default, and what a worker needs for that."""
+    """Say how long forecasts are kept if labels took longer than the default, and what a worker needs for the same."""
     alike: dict[int, list[str]] = defaultdict(list)
     for stream in source.latest_ms:
         was, policy = before.of(stream), after.of(stream)
@@ -112,12 +113,12 @@ def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[st
 
 
 def _written(stream: str, lines: str) -> str:
-    """Say which lines of a streams file let a worker do the same."""
+    """Say which lines in a streams file make a worker do the same."""
     return f"A worker does the same with these lines in its streams file:\n[streams.{json.dumps(stream)}]\n{lines}"
 
 
 def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
-    """Return a policy by which silence means 0, if it meant nothing and is one of those used."""
+    """Return a policy in which silence means 0, if it meant nothing and the policy is used."""
     if id(policy) not in used or policy.kind != PROBABILITY or policy.silence is not None:
         return policy
     ages = source.ages_ms
@@ -129,7 +130,7 @@ def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) 
     matures, latest = policy.matures_ms, float(ages.max(initial=0))
     if not matures:
         known = float(np.quantile(ages, KNOWN))
-        # An outcome of the same millisecond in which its forecast matures comes after that.
+        # An outcome in the same millisecond in which its forecast matures comes too late.
         matures = duration(words((latest if latest <= SPARE * known else known) + 1))
     return replace(_until(policy, max(matures, latest)), matures_ms=matures, silence=0.0)
 

@@ -2,9 +2,9 @@
 
 The file is a tar. Its first member (`Manifest`) names the group, the progress of each partition, and a hash of each
 other member. The others are one file for each partition, as audits write them (`replay.audit.checkpoint`). So an audit
-begins with a snapshot as with the files of another audit.
+can begin with a snapshot as with the files of an earlier audit.
 
-The rows are read from the changelog, as a worker restores them, so the group may run on.
+The rows are read from the changelog, as when a worker restores them. So the group may go on running.
 """
 
 import shutil
@@ -43,7 +43,7 @@ VERSION: Final = 1
 #: Purpose of the signature, for ssh-keygen's -n.
 NAMESPACE: Final = "trueup-snapshot"
 _MANIFEST: Final = "manifest.json"
-#: So many last entries of the journal are searched first; then twice as many, and so on.
+#: This many last entries of the journal are searched first, then twice as many, and so on.
 _ENTRIES: Final = 64
 
 
@@ -54,23 +54,23 @@ class SnapshotError(Unauditable):
 class SnapshotPart(NamedTuple):
     """Progress of a partition."""
 
-    #: Hash of its file, hexadecimal digits.
+    #: Hash of its file, in hexadecimal digits.
     digest: str
-    #: How many it has.
+    #: Rows in the file.
     rows: int
     #: Records of both inputs that are in the rows.
     applied: int
     #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
-    #: The last record of each input that is in the rows. It is found by this if offsets differ.
+    #: The last record of each input that is in the rows. If offsets differ, it is found by this.
     last: tuple[Last, Last]
     #: Number of the next entry of the journal.
     entry: int
     #: Next offset of the journal's topic.
     journal: int
-    #: Next offsets of calibrated and resolved records and of dead letters.
+    #: Next offsets of calibrated records, of resolved records and of dead letters.
     outputs: tuple[int, int, int]
-    #: Hash of the configuration of the last records; empty if it is not known.
+    #: Hash of the configuration of the last records; empty if unknown.
     config: str
     #: Latest event time, ms.
     stream_time: int
@@ -78,7 +78,7 @@ class SnapshotPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a snapshot is of."""
+    """What a snapshot contains."""
 
     #: ``TRUEUP_APP_ID``.
     application: str
@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def applied(self) -> int:
-        """Records that are in the snapshot."""
+        """Number of records that are in the snapshot."""
         return sum(place.applied for place in self.partitions)
 
     @property
@@ -112,7 +112,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Read what `encode` made; raises ValueError, KeyError or TypeError if it is something else."""
+        """Read what `encode` made. Raises ValueError, KeyError or TypeError if it is something else."""
         made = orjson.loads(value)
         if not isinstance(made, dict):
             raise TypeError("its manifest is not a JSON object")
@@ -141,13 +141,12 @@ def _hash(made: Mapping[str, Any]) -> str:
 def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     """Write a snapshot of a group, which may run meanwhile.
 
-    Raises SnapshotError if the group has no state, or an incomplete one, or if the file cannot be signed.
-    Raises Unauditable if topics are missing, or hold what no worker writes.
-    Raises SettingsError if the file cannot be written.
-    Raises KafkaError if the brokers do not answer.
+    Raises SnapshotError if the group has no state or an incomplete one, or if the file cannot be signed. Raises
+    Unauditable if topics are missing, or have records that no worker writes. Raises SettingsError if the file cannot be
+    written. Raises KafkaError if the brokers do not answer.
 
     ``path``: the file to write; an old one is replaced.
-    ``key``: private key of ssh-keygen that signs it; None: it is not signed.
+    ``key``: ssh-keygen's private key, which signs it; None: it is not signed.
     """
     count = width(settings, named(settings, (*LABELS, "configurations")))
     topics = identities(settings)
@@ -212,7 +211,7 @@ def _taken(
 
 
 def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[int, bytes]:
-    """Return the next offset of the journal behind a checkpoint, and the configuration in force there.
+    """Return the next offset of the journal after a checkpoint, and the configuration in force there.
 
     If the journal does not name the checkpoint, return its first offset and no configuration.
     """
@@ -232,7 +231,7 @@ def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[i
 
 
 def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple[int, int, int]:
-    """Return the beginning of a partition's outputs if no worker has written a checkpoint."""
+    """Return where a partition's outputs begin if no worker has written a checkpoint."""
     loaded = reader.loaded(partition)
     return (0, 0, 0) if loaded is None else loaded.begins(settings.outputs)
 
@@ -243,9 +242,10 @@ def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple
 def read(path: Path, signers: Path | None = None) -> Manifest:
     """Return the manifest of a snapshot.
 
-    Raises SnapshotError if the signature is invalid, or the file is damaged, of another version, or no snapshot.
+    Raises SnapshotError if the signature is invalid, or if the file is damaged, of a different version, or not a
+    snapshot.
 
-    ``signers``: who may have signed it, see `replay.signature.verify`; None: whoever it was.
+    ``signers``: who may have signed it, see `replay.signature.verify`; None: anybody.
     """
     if signers is not None:
         try:
@@ -283,7 +283,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
-    """Require that a snapshot is of this group and its topics; raises `SnapshotError`."""
+    """Require that a snapshot belongs to this group and its topics; raises `SnapshotError`."""
     if manifest.application != settings.app_id:
         raise SnapshotError(f"the snapshot {path} is of application {manifest.application}, not of {settings.app_id}")
     now = identities(settings)

@@ -1,4 +1,4 @@
-"""The observer of a replay: it writes down answers and outcomes, for each configuration."""
+"""The observer of a replay: it records answers and outcomes, for each configuration."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ from state.scoring.weighted import Weighted
 from state.served import Served
 from state.service import Service
 
-#: A partition remembers the times of so many expired forecasts, the first ones: about 60 MB.
+#: A partition remembers the times of the first so many expired forecasts. That takes about 60 MB.
 REMEMBERED: Final = 300_000
-#: Outcomes learnt between two looks at a calibrator's error and bound: this many, and a fiftieth of all before.
+#: Outcomes learnt between two looks at a calibrator's error and bound: this many, plus a fiftieth of all before.
 LOOK: Final = 100
 
 
@@ -36,7 +36,7 @@ class Stream:
     name: str
     #: Its number in columns.
     number: int
-    #: Each contender's position among the challengers; -1 if it serves.
+    #: Each contender's position among the challengers; -1 for the one that serves.
     places: list[int]
     #: The calibrator of each contender.
     served: list[Served]
@@ -44,9 +44,9 @@ class Stream:
     biases: list[Bias]
     #: The bands of each contender, and the thresholds that move them.
     bands: list[tuple[Bands | None, Thresholds | None]]
-    #: Look at the calibrators again once so many outcomes are learnt.
+    #: Look at the calibrators again when this many outcomes are learnt.
     look_at: int = LOOK
-    #: The serving calibrator; with versions of a model, the one that answered last.
+    #: The serving calibrator. With versions of a model, the one that answered last.
     service: Service | None = None
     #: The serving calibrator of each version of the model, by its configuration.
     by_version: dict[str, Served] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Stream:
 class _Note:
     """Notes on an event while its row lives: ``index`` at once, the rest when it is known.
 
-    ``index``: number of a probability in the order of answers; of classes and numbers, number of the event in the order
-      of resolution.
+    ``index``: for a probability, its number in the order of answers; for classes and numbers, the event's number in the
+      order of resolution.
     """
 
     __slots__ = ("index", "place", "windows", "x")
@@ -64,7 +64,7 @@ class _Note:
     place: int
     #: For classes and numbers, the window in which each contender counts it.
     windows: Sequence[int]
-    #: Features of the forecast, where they are asked for.
+    #: Features of the forecast, if they are asked for.
     x: Sequence[float]
 
     def __init__(self, index: int) -> None:
@@ -72,7 +72,7 @@ class _Note:
 
 
 class Taping:
-    """Writes down each event for each contender, in `replay.column_file.COLUMNS` and in a `PartitionResult`."""
+    """Records each event for each contender, in `replay.column_file.COLUMNS` and in a `PartitionResult`."""
 
     def __init__(self, configurations: Sequence[Configuration], tape: Tape, played: PartitionResult) -> None:
         plans = [each.policies for each in configurations]
@@ -116,7 +116,7 @@ class Taping:
         self._note_missed, self._note_missed_ms = tape.column("missed"), tape.column("missed_ms")
 
     def opened(self, service: Service) -> None:
-        """Wait for its first forecast."""
+        """Do nothing before its first forecast."""
 
     def _begun(self, service: Service) -> Stream:
         played, stream = self._played, service.stream
@@ -148,7 +148,7 @@ class Taping:
 
     @staticmethod
     def _follow(of: Stream, service: Service) -> None:
-        """From now on look at the calibrators of this service, which serves another version of the model."""
+        """From now on, look at the calibrators of this service, which serves a different version of the model."""
         of.service = service
         if service.version is not None:
             of.by_version[service.version.config] = service.learner.served
@@ -283,7 +283,7 @@ class Taping:
         self._count_losses(of, row)
 
     def expired(self, service: Service, row: LedgerRow, event_id: str) -> None:
-        """Count an expired forecast. Remember a probability's forecast, as its outcome may come after all."""
+        """Count an expired forecast. Remember a forecast of a probability, because its outcome may still come."""
         for counts in self._labels(service, row):
             counts[2] += 1
         if service.kind == PROBABILITY:
@@ -342,7 +342,7 @@ class Taping:
         row.seen.windows = windows
 
     def _count_losses(self, of: Stream, row: LedgerRow) -> None:
-        """Note the losses of raw and each contender for an event of classes or numbers with this label."""
+        """Note the losses of raw and of each contender for an event of classes or numbers with this label."""
         for note, value in zip(self._note_vector, (of.number, row.seen.index, self._resolved_time), strict=True):
             note(value)
         warm = self._warm(of, row)
@@ -361,12 +361,12 @@ class Taping:
         return [held.setdefault(slot, [0, 0, 0]) for slot in row.groups]
 
     def _segments(self, of: Stream, contender: int, row: LedgerRow) -> dict[int, SegmentPairScores]:
-        """Return a contender's scores of the segments of a row of classes or numbers, by slot."""
+        """Return a contender's scores, by slot, of the segments of a row of classes or numbers."""
         held = self._played.segments.setdefault((of.name, contender), {})
         return {slot: held.setdefault(slot, SegmentPairScores()) for slot in row.groups}
 
     def _months(self, of: Stream, contender: int, row: LedgerRow, slots: Iterable[int]) -> list[PairScores]:
-        """Return a contender's scores of some segments of a row in the month of its forecast."""
+        """Return a contender's scores of some segments of a row, in the month of its forecast."""
         held, month = self._played.months.setdefault((of.name, contender), {}), str(np.datetime64(row.issued_ts, "ms"))
         return [held.setdefault((slot, month[:7]), PairScores()) for slot in slots]
 

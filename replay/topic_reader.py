@@ -1,4 +1,4 @@
-"""Reads partitions of topics from offset to offset, as workers read their inputs."""
+"""Reads partitions of topics between given offsets, as workers read their inputs."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -20,30 +20,30 @@ from streams.records.skips import PoisonError
 
 T = TypeVar("T")
 
-#: How long a broker waits for records, ms. It answers other requests only afterwards.
+#: How long a broker waits for records, ms. Only after that does it answer other requests.
 FETCH_WAIT_MS: Final = 10
 
 
 class Extent(NamedTuple):
-    """Extent of a partition of a topic: offset of the first record kept, and the next offset."""
+    """Where a partition of a topic begins and ends: the first kept offset, and the next offset."""
 
     first: int
     end: int
 
 
 class TopicReader:
-    """Reads partitions of topics up to known ends. A context; it is connected within.
+    """Reads partitions of topics up to known ends. It is a context, and is connected inside it.
 
-    ``settings``: name the brokers.
+    ``settings``: which brokers to use.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._runner = asyncio.Runner()
         self._consumer: Any = None
-        #: Records that workers left out, and why, by topic and partition, then offset.
+        #: Records that workers skipped, and why: by topic and partition, then by offset.
         self.skipped: dict[tuple[str, int], dict[int, str]] = {}
-        #: Most bytes that a batch of a topic may unpack to; None for no bound.
+        #: The most bytes that a batch of a topic may unpack to; None for no bound.
         self._unpacks: dict[str, int | None] = {}
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class TopicReader:
     async def _start(self) -> None:
         self._consumer = AIOKafkaConsumer(
             enable_auto_commit=False,
-            auto_offset_reset="none",  # a deletion meanwhile must not go unnoticed
+            auto_offset_reset="none",  # a deletion during reading must not go unnoticed
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             isolation_level="read_committed",  # as a worker reads its inputs
@@ -72,7 +72,7 @@ class TopicReader:
         unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))
 
     def extents(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """Return the extents of partitions; the ends are asked for topic after topic, in this order."""
+        """Return the extents of partitions. The ends are asked for one topic after another, in this order."""
         ends: dict[TopicPartition, int] = {}
         for _, each in groupby(places, attrgetter("topic")):
             ends |= self._run(self._consumer.end_offsets(list(each)))
@@ -85,14 +85,14 @@ class TopicReader:
         return None if found is None else int(found.offset)
 
     def leave_out(self, skipped: Iterable[tuple[str, int, int, str]]) -> None:
-        """Leave out records from now on: topic, partition, offset and why of each."""
+        """Leave out records from now on: for each, topic, partition, offset and why."""
         for topic, number, offset, why in skipped:
             self.skipped.setdefault((topic, number), {})[offset] = why
 
     def stretches(
         self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
     ) -> list[Iterator[KafkaRecord]]:
-        """Return the records of each of several partitions, from one offset to another; nothing else is read meanwhile.
+        """Return the records of several partitions, each between two offsets. Nothing else may be read meanwhile.
 
         ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
         """
@@ -101,7 +101,7 @@ class TopicReader:
         return [self.records(place, [(end, None)]) for place, (_, end) in places.items()]
 
     def begin(self, places: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions alone from now on, each from an offset."""
+        """From now on read only these partitions, each from an offset."""
         self._run(self._assign(places))
 
     async def _assign(self, places: Mapping[TopicPartition, int]) -> None:
@@ -116,7 +116,7 @@ class TopicReader:
         for n, (end, limit) in enumerate(stretches):
             if n and position < end:
                 self._unpacks[place.topic] = limit
-                self._consumer.seek(place, position)  # earlier fetches had the limit before
+                self._consumer.seek(place, position)  # earlier fetches had the previous limit
             while position < end:
                 found, position = self._run(self._next(place))
                 if found and found[-1].offset >= end:

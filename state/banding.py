@@ -16,16 +16,15 @@ FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
 _MARKS: Final = Struct("<H4sBBBBiB")
-#: Bytes of marks before the interval or the name; and the ends of an interval.
+#: Length in bytes of marks before the interval and the name, and of the ends of an interval.
 HEAD: Final = _MARKS.size
 ENDS: Final = Struct("<2d")
-#: Offsets in marks: of the bands' layout, of the number of bands, and of the bands of the raw and of the served
-#: forecast.
+#: Offsets in marks: of the hash of the bands, of the number of bands, and of the bands of the raw and the served score.
 LAYOUT: Final = 2
 WIDTH: Final = 6
 BEFORE: Final = 7
 NOW: Final = 8
-#: Flags of the optional parts of marks.
+#: Flags for the optional parts of marks.
 _POINTS: Final = 1
 _INTERVAL: Final = 2
 
@@ -39,11 +38,12 @@ class Thresholds:
     t_b += η (1[p in band b or above] - w_b). Where shares are set, w_b is the share of b. Where a volume is held, w_b
     is 1 if the raw forecast is in b or above by the configured thresholds, else 0.
 
-    **Promise.** Take any run of forecasts with step η. The number in band b or above, minus Σ w_b, is (t_b after - t_b
-    before) / η. This is an identity, on any sequence. Thresholds never lie more than a step or two beyond the scores.
-    So with η = `RATE` the number is off by 20 for each unit of log-odds that the threshold moved, and by 1,000 at most.
-    For shares the step is larger at first: 1 / (s n) after n forecasts, s the smallest share, at most `FIRST`; from n =
-    20 / s on it is `RATE`. The bound of 1,000 holds from the first forecast on, as steps never rise.
+    **Promise.** Take any run of consecutive forecasts with step η. The number in band b or above, minus Σ w_b, is (t_b
+    after - t_b before) / η. This is an identity, on any sequence. Thresholds never lie more than a step or two beyond
+    the scores. So with η = `RATE` the number is off by 20 for each unit of log-odds that the threshold moved, and by
+    1,000 at most. For shares the step is larger at first: 1 / (s n) after n forecasts, s the smallest share, at most
+    `FIRST`; from n = 20 / s on the step is `RATE`. The bound of 1,000 holds from the first forecast on, as steps never
+    rise.
 
     **Not promised.** A threshold also moves when nothing has changed, by about .1 in log-odds. So one score may be in
     different bands at different times, and many equal scores near a threshold may be split. Forecasts placed by the
@@ -67,9 +67,9 @@ class Thresholds:
     __slots__ = ("at", "n")
 
     def __init__(self, at: Sequence[float], n: int = 0) -> None:
-        #: The threshold of each band but the lowest, in log-odds.
+        #: The threshold of each band except the lowest, in log-odds.
         self.at = list(at)
-        #: Forecasts that were placed.
+        #: Forecasts placed so far.
         self.n = n
 
     @classmethod
@@ -78,7 +78,7 @@ class Thresholds:
         return cls([cut_log_odds(each) for each in (bands.shares or bands.lows[1:])])
 
     def place(self, bands: Bands, raw: float, p: float) -> tuple[int, int]:
-        """Return the bands of the raw and of the served score, and let the thresholds move."""
+        """Return the bands of the raw and of the served score, then move the thresholds."""
         at, shares = self.at, bands.shares
         now = self._band(cut_log_odds(p))
         before = self._band(cut_log_odds(raw)) if shares else bands.place(raw)
@@ -110,7 +110,7 @@ class Thresholds:
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote.
 
-        Raises ValueError or struct.error if it is cut or too long, or a threshold is impossible.
+        Raises ValueError or struct.error if the bytes are too few or too many, or a threshold is impossible.
         """
         n, size = _COUNT.unpack_from(payload)
         at = floats(size).unpack(payload[_COUNT.size :])
@@ -125,7 +125,7 @@ class Marks(NamedTuple):
     #: `Bands.layout` and the number of bands; zeros without bands.
     layout: bytes
     width: int
-    #: Numbers of the bands of the raw and of the served forecast.
+    #: Numbers of the bands of the raw and the served score.
     before: int
     now: int
     #: Name of the served score's band; empty if it has none.
@@ -158,7 +158,7 @@ _UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
 
 
 def marks(payload: bytes) -> Marks:
-    """Read what `Marks.encode` wrote; without bytes there are none."""
+    """Read what `Marks.encode` wrote; no bytes mean no marks."""
     if not payload:
         return _UNMARKED
     _, layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
@@ -172,7 +172,7 @@ def marks(payload: bytes) -> Marks:
 
 
 def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:
-    """Return the bands of the raw and of the served score; moving thresholds take their step."""
+    """Return the bands of the raw and of the served score. Moving thresholds take their step."""
     if thresholds is not None:
         return thresholds.place(bands, raw, p)
     before = now = -1

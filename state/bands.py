@@ -31,7 +31,7 @@ class Bands:
     names: tuple[str, ...]
     #: The lowest probability of each band, in [0, 1], increasing from 0; empty if ``shares`` give the sizes of bands.
     lows: tuple[float, ...] = ()
-    #: For each band but the lowest: share of forecasts that should be in it or above, in (0, 1), falling.
+    #: For each band except the lowest: the share of forecasts that should fall in it or above, in (0, 1), falling.
     shares: tuple[float, ...] = ()
     #: Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
     hold: bool = False
@@ -63,7 +63,7 @@ class Bands:
 
     @property
     def layout(self) -> bytes:
-        """Hash of the whole, 4 bytes. Counts of different bands cannot be added."""
+        """Hash of the whole configuration, 4 bytes. Counts of different bands cannot be added."""
         said = json.dumps([self.names, self.lows, self.shares, self.hold])
         return blake2b(said.encode(), digest_size=4).digest()
 

@@ -1,4 +1,4 @@
-"""Thins labels of known chances: decides which labels teach if some were chosen and others sampled at random.
+"""Decides which labels teach when forecasts were chosen for labelling with known chances. This is called thinning.
 
 Where investigators or rules choose most labels, labelled forecasts differ from unlabelled ones of the same score. The
 random sample shows by how much. So labels are thinned: a label that stands for few forecasts seldom teaches. A label
@@ -13,11 +13,11 @@ from typing import Final, Self
 from state.draw import BITS, Draw
 from state.kind import STREAM, Kind, Moves, form
 
-#: Most forecasts that a label stands for. So at least one label in `MOST` of a band teaches.
+#: The most forecasts that a label stands for. So at least one label in `MOST` of a band teaches.
 MOST: Final = 50.0
 #: Labels of a band after which an earlier one counts half in m.
 HALF: Final = 10_000.0
-#: Bands on either side of a score of one half, a unit of log-odds each.
+#: Number of bands on either side of a score of one half. A band is a unit of log-odds wide.
 SIDE: Final = 14
 
 _DRAW: Final = Draw("chance")
@@ -41,16 +41,15 @@ class Chances:
 
         min(1, w / m),  m = Σ w² / Σ w  over the labels of the band.
 
-    *Equal chances.* Where all labels of a band have one chance, m = w and all teach. This holds for labels chosen by
-    the score alone, and for a random sample of one rate.
+    *Equal chances.* Where all labels of a band have the same chance, m = w and all teach. This holds for labels chosen
+    by the score alone, and for a random sample of one rate.
 
     *Variance.* On average Σ w / m = (Σ w)² / Σ w² labels teach. This is Kish's effective number of labels: a weighted
-    mean of them has the variance of so many. No label counts for more than one, and since m <= `MOST` at least one in
-    `MOST` teaches.
+    mean of the labels has the variance of a plain mean of so many. No label counts for more than one, and since m <=
+    `MOST` at least one in `MOST` teaches.
 
     *Bias.* Labels that stand for m forecasts or fewer teach in proportion to that number. Those that stand for more
-    always teach, which is m / w of the right rate. With 5 % labelled at a chance of 1 and the others at .02, that is
-    .95.
+    always teach, at m / w of the right rate. With 5 % labelled at a chance of 1 and the others at .02, that is .95.
 
     An early label counts less and less in m, so that m follows chances that change. The draw is keyed by the event's id
     (`state.draw`), so it is the same in any order, after any crash, and in an audit.

@@ -1,4 +1,4 @@
-"""The claim: the worker that last took over a partition, and the producer as which brokers know it."""
+"""The claim: which worker last took over a partition, and the producer id and epoch under which it writes."""
 
 from struct import Struct
 from typing import NamedTuple, Self
@@ -11,8 +11,8 @@ _HEAD = Struct("<qH")
 class Claim(NamedTuple):
     """The row that a worker appends to the changelog before it reads the changelog.
 
-    It is for the brokers: they learn a producer's epoch from its appends, and from this row on they refuse every older
-    epoch. The engine never reads it.
+    It is for the brokers: they learn a producer's epoch from its appends. After this row they refuse every older epoch.
+    The engine never reads it.
     """
 
     #: Kafka's number for all writers of the partition.

@@ -32,18 +32,18 @@ Features = Callable[[bytes], Sequence[float]]
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """The counts of one service: parts of its stream's row, and rows of their own."""
+    """The counts of one service: parts of its stream's row, and separate rows."""
 
-    #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
+    #: Reads the features of its tickets; None if they hold none, or hold those of an earlier configuration.
     features: Features | None
-    #: Stream time from which its alarms are to count, ms; 0: they count already.
+    #: Stream time from which its alarms are to begin anew, ms; 0: they have begun already.
     anew_ms: int
     #: Parts of the stream's counts; None until they are needed.
     ages: Ages | None = None
     course: Course | None = None
     distribution: Distribution | None = None
     history: History | None = None
-    #: Scores of classes or numbers; None before the first event, which shows how many there are.
+    #: Scores of classes or numbers; None before the first event, which shows the number of classes or levels.
     vectors: Live[VectorHistory] | None = None
     #: Scores, by layout and slot; None until there are any.
     segments: dict[bytes, dict[int, Live[Any]]] | None = None
@@ -65,7 +65,7 @@ class Counting:
         keeps = calibrator.keeps_features and policy is not None and policy.config == config
         service.seen = _Counted(
             calibrator.features_in if keeps else None,
-            # Classes and numbers have scores for each configuration, and the present one is shown.
+            # Classes and numbers have scores for each configuration; those of the present one are shown.
             policy.alarms_since_ms
             if policy is not None and (service.kind == PROBABILITY or policy.config == config)
             else 0,
@@ -74,7 +74,7 @@ class Counting:
     def issued(self, service: Service, row: LedgerRow, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
         seen: _Counted = service.seen
-        if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
+        if service.kind != QUANTILES:  # for classes, the highest probability is counted; numbers are not counted
             found = seen.distribution
             if found is None:
                 found = seen.distribution = service.counts.value.part(kinds.DISTRIBUTION, Distribution)
@@ -91,7 +91,7 @@ class Counting:
     def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
-        at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
+        at = 0 if row.entity else ts  # with an entity it is known which labels belong together
         seen: _Counted = service.seen
         ages = seen.ages or self._ages(service)
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
@@ -135,7 +135,7 @@ class Counting:
         return window
 
     def _begin_anew(self, service: Service, history: Any) -> None:  # noqa: ANN401 - of either kind
-        """Let the alarms of a stream count from its next event on, once for each time that is configured."""
+        """Let the alarms of a stream count from its next event on, once for each configured time."""
         seen: _Counted = service.seen
         begun = service.counts.value.part(kinds.ALARMS, Begun)
         if begun.ms < seen.anew_ms:

@@ -12,7 +12,7 @@ Counts = MutableSequence[int]
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _CODES: Final = dict(_WIDTHS)
 _ZERO: Final = b"\0"
-_BYTES: Final = 8  # most of a count
+_BYTES: Final = 8  # largest size of a count, bytes
 _PLANE: Final = Struct("<BB")
 _NO_PLANE: Final = bytes(_PLANE.size)  # a plane of zeros
 #: Cells without a count.
@@ -26,7 +26,7 @@ def packed(counts: Sequence[int]) -> Counts:
 
 
 def raised(counts: Counts, cell: int, by: int = 1) -> Counts:
-    """Add 1 or -1 to a count; return the counts: wider ones if the sum does not fit any more."""
+    """Add 1 or -1 to a count; return the counts, which are wider if the sum no longer fits."""
     try:
         counts[cell] += by
     except (OverflowError, ValueError):
@@ -37,12 +37,12 @@ def raised(counts: Counts, cell: int, by: int = 1) -> Counts:
 
 
 def together(one: Sequence[int], two: Sequence[int]) -> Counts:
-    """Return the sums of two counts; the shorter one has no counts in the other's last cells."""
+    """Return the sums of two sequences of counts; cells that the shorter one lacks count 0."""
     return packed([*map(add, one, two), *one[len(two) :], *two[len(one) :]])
 
 
 def without(one: Sequence[int], two: Sequence[int]) -> Counts:
-    """Return the first counts less the second, which must be a part of them."""
+    """Return the first counts minus the second, which must be a part of them."""
     return packed(list(map(sub, one, two)))
 
 
@@ -56,7 +56,7 @@ def encode(numbers: Sequence[int]) -> bytes:
 
 
 def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
-    """Return the n numbers at an offset and the offset after them; raises as `decode_cells`."""
+    """Return the n numbers at an offset, and the offset after them; raises as `decode_cells` does."""
     width = payload[at] if at < len(payload) else 0
     code, end = _CODES.get(width), at + 1 + n * width
     if code is None or end > len(payload):
@@ -84,7 +84,7 @@ def encode_cells(counts: Sequence[int]) -> bytes:
 
 
 def _laid(plane: bytes) -> bytes:
-    """Return one byte of each cell, without the zeros before the first and behind the last that is not 0."""
+    """Return one byte of each cell, without zeros at the beginning and the end."""
     cut = plane.rstrip(_ZERO)
     kept = cut.lstrip(_ZERO)
     return _PLANE.pack(len(cut) - len(kept), len(kept)) + kept
@@ -93,7 +93,7 @@ def _laid(plane: bytes) -> bytes:
 def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[Counts, int]:
     """Return ``cells`` counts at an offset, and the offset after them; ``what`` names the payload in errors.
 
-    Raises ValueError if they are cut, or name cells that do not exist.
+    Raises ValueError if the bytes are cut, or name cells that do not exist.
     """
     width = payload[at] if at < len(payload) else _BYTES + 1
     at += 1

@@ -1,4 +1,4 @@
-"""Whether most forecasts of a stream get a label at all.
+"""Whether most forecasts of a stream get a label.
 
 Labels teach what is right for forecasts that get a label. If most forecasts never do, they may be unlike the labelled
 ones: analysts label the highest scores, customers report every fraud, and nobody reports the good payments. A
@@ -11,7 +11,8 @@ from typing import Final, Self
 
 from state import counts
 
-#: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
+#: Forecasts in a closed cell of the smallest size; and the most closed cells of one size, before the two oldest are
+#: merged.
 CELL: Final = 16
 MOST: Final = 3
 #: Fewest forecasts behind a share. The stream's first `LEAST` forecasts are one cell, whose labels do not count.
@@ -20,13 +21,13 @@ LEAST: Final = 100
 #: count.
 MEMORY: Final = 50
 FEWEST: Final = 20
-#: After `OFTEN` labels, only one label in `EVERY` is looked at, because a look takes 2 us interpreted.
+#: After `OFTEN` labels, only every `EVERY`-th label is looked at, because a look takes 2 us interpreted.
 OFTEN: Final = 100
 EVERY: Final = 8
-#: A stream becomes covered at the first share, and uncovered below the second.
+#: A stream becomes covered at the first expected share, and uncovered below the second.
 COVERED: Final = 0.5
 UNCOVERED: Final = 0.4
-#: How many times the step between the two shares is taken ahead, while labels are late. They are late if two things
+#: How many more such steps from one share to the other are expected while labels are late. They are late if two things
 #: hold: the variance of ages is at least `SPREAD` (it is 1/18 in a stream's first days), and the mean place of labelled
 #: forecasts is within `UNLIKE` standard errors of that of all.
 AHEAD: Final = 3.0
@@ -60,12 +61,12 @@ class Coverage:
     In a stream that is younger than its delays few have a label yet. The older half's share is then above the newer's,
     and the part without a label is taken to shrink as much again, `AHEAD` times. Two signs must say that labels are
     late rather than missing. *Ages*: forecasts get labels at all ages up to the stream's own. If all come soon or at
-    one age, the others would have theirs. *Scores*: those with a label have the mean score of all (in log-odds, their
-    place). Who labels by score, or one class first or only, changes it as far as scores tell classes apart. Scores that
-    are all the same are no such sign.
+    one age, the others would have theirs. *Scores*: labelled forecasts have the mean score of all (in log-odds, their
+    place). If labels are chosen by score, or one class comes first or only, the means differ as far as scores tell
+    classes apart. Equal scores are no such sign.
 
     From `FEWEST` labels on, a stream is uncovered until the share to expect is `COVERED`, and again when it is below
-    `UNCOVERED`. What a covered stream learns overstates a rate at most by the inverse of the true share.
+    `UNCOVERED`. What a covered stream learns overstates a rate by at most the inverse of the true share.
 
     Bytes, little-endian: labels (u64); uncovered (u8); since when (ms, u64); means of the two shares, newer first, of
     ages and of their squares (f64 each); sums of places, of their squares and of the places with a label (f64 each);
@@ -96,9 +97,10 @@ class Coverage:
         #: Stream time at which ``uncovered`` last changed, ms; 0 if it never has.
         self.since_ms = 0
 
-        #: Means over the last labels: shares of the newer and the older half, age by the stream's own, its square.
+        #: Means over the last labels: shares of the newer and the older half, the label's age relative to the stream's,
+        #: and its square.
         self._near = self._far = self._age = self._square = 0.0
-        #: Sums over the forecasts in cells: places, their squares, places of those with a label.
+        #: Sums over the forecasts in cells: of places, of their squares, of the places with a label.
         self._places = self._squares = self._known = 0.0
         #: For each cell: where it begins, its forecasts, its labelled forecasts. One list for all takes less memory.
         self._cells: list[int] = []
@@ -110,7 +112,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Mean share of the forecasts that have a label, of those long before the last labelled ones; in [0, 1]."""
+        """Mean share of forecasts with a label, among those long before the last labelled ones; in [0, 1]."""
         return self._far
 
     def _expected(self) -> float:
@@ -131,7 +133,7 @@ class Coverage:
         return variance > FLAT and square >= UNLIKE * UNLIKE * error
 
     def _unlike(self) -> bool:
-        """Whether labelled forecasts differ from all in their mean place; also True if all places are equal."""
+        """Whether labelled forecasts differ from all in their mean place. True also if all places are equal."""
         variance, square, error = self._apart(sum(self._cells[1::3]), sum(self._cells[2::3]))
         return variance <= FLAT or square >= UNLIKE * UNLIKE * error
 
@@ -211,7 +213,7 @@ class Coverage:
         return cell, known / seen
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum of both: means over all labels, without cells."""
+        """Return the sum of both: the means over all their labels, without cells."""
         made = type(self)()
         made.labels = self.labels + other.labels
         if made.labels:
@@ -239,7 +241,7 @@ class Coverage:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote; raises ValueError if it is cut or its numbers cannot be."""
+        """Read what `encode` wrote; raises ValueError if it is cut or its numbers are impossible."""
         if len(payload) < _HEAD.size:
             raise ValueError(f"a coverage of {len(payload)} bytes is shorter than its own header")
         made = cls()

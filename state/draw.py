@@ -1,7 +1,7 @@
 """The keyed draw: random numbers that a replay can repeat.
 
-A calibrator that randomises has no generator. Its number is a hash of the seed, the calibrator's name and the event. So
-an event draws the same number in any order, on any worker, after any crash.
+A randomised calibrator has no random generator. Its number is a hash of the seed, the calibrator's name and the event.
+So an event draws the same number in any order, on any worker, after any crash.
 """
 
 from hashlib import blake2b

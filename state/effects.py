@@ -12,7 +12,7 @@ from state.fence import FATES
 from state.kind import kind_of
 from state.ledger import LedgerRow
 
-#: Bytes of rows that are packed before other tasks run, about half a millisecond.
+#: Bytes of rows that are packed before other tasks may run. It takes about half a millisecond.
 SLICE: Final = 64_000
 #: Assumed size of a ledger row before the first checkpoint, bytes.
 LEDGER_BYTES: Final = 200
@@ -22,12 +22,12 @@ LEDGER_BYTES: Final = 200
 class Changes:
     """Rows that changed since the last checkpoint. Most of them are packed later, in slices.
 
-    A row shows its value at the checkpoint. So a caller that is about to change the value packs the row first (`make`).
+    A packed row holds the value at the checkpoint. So a caller packs the row (`make`) before it changes the value.
     """
 
     #: Rows to write, by key; None deletes. They are written all at once, or not at all.
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    #: The rows among ``rows`` that describe a stream, by stream and key.
+    #: The packed rows that describe a stream (they are in ``rows``, too), by stream and key.
     of_streams: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     #: Values of ledger rows that are not packed yet, by key; None deletes.
     ledger: dict[bytes, LedgerRow | None] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Changes:
     sizes: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
 
     def has(self, key: bytes) -> bool:
-        """Whether a row is among these. It packs a ledger row if necessary; a stream's must be packed before."""
+        """Whether a row is among these. A ledger row is packed if necessary; a stream's rows must be packed before."""
         if key in self.ledger and key not in self.rows:
             value = self.ledger[key]
             self.rows[key] = None if value is None else kinds.LEDGER.seal(value.encode())
@@ -95,30 +95,31 @@ class Changes:
 class Effects(Changes):
     """The effects of a batch. They include changed rows only if `state.engine.Partition.fold` made a checkpoint."""
 
-    #: Records to produce, in order; set only for a whole batch, because parts return their own.
+    #: Records to produce, in order. Set only for a whole batch: parts of a batch return their own.
     outputs: list[Output] = field(default_factory=list)
     #: How many records and rows met each of `state.fence.FATES` in this batch.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     #: Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
     delays: list[int] = field(default_factory=list)
-    #: Due times, stream time in ms, of forecasts and outcomes that expired without a partner, and of forecasts that
+    #: Due times (stream time, ms) of forecasts and outcomes that expired without a partner, and of forecasts that
     #: silence labelled.
     lapsed: list[int] = field(default_factory=list)
     #: Topic and reason of every dead letter.
     rejected: list[tuple[int, str]] = field(default_factory=list)
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    #: By stream: whether raw scores are served from now on, if that changed after a warm-up; see `state.coverage`.
+    #: By stream: whether raw scores are served from now on; only where that changed after a warm-up, see
+    #: `state.coverage`.
     withheld: dict[str, bool] = field(default_factory=dict)
-    #: Number of forecasts that were as old as their stream's ttl when they came, so that the row of an earlier copy is
-    #: gone.
+    #: Number of forecasts that came so late that the row of an earlier copy would be gone: they were as old as their
+    #: stream's ttl.
     belated: int = 0
-    #: Number of outcomes that contradict another one of the same time and number, so that neither is known to be right.
+    #: Number of outcomes that contradict another of the same time and number. It is unknown which of them is right.
     contradicting: int = 0
     #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
     #: forecasts.
     untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    #: How many records of each topic were passed over.
+    #: How many records of each topic their source skips.
     passed: list[int] = field(default_factory=lambda: [0, 0])
     #: How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))

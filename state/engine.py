@@ -45,8 +45,8 @@ from state.ledger import LedgerRow
 from state.policy import DEFAULT_TTL_MS
 from state.tickets import Tickets
 
-#: Most events in a batch, and most batches of a partition in progress: the outputs of one are acknowledged while the
-#: next is folded.
+#: The most events in a batch; and the most batches of a partition in progress, since the outputs of one are
+#: acknowledged while the next is folded.
 BATCH_LIMIT: Final = 4000
 OUTSTANDING: Final = 2
 
@@ -57,7 +57,7 @@ Action = Callable[[bytes, LedgerRow, Any], None]
 
 
 class Partition(Tickets):
-    """The working copy of one partition's state; parameters as `Tickets` takes them."""
+    """The working copy of one partition's state. Parameters are those of `Tickets`."""
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
@@ -115,7 +115,7 @@ class Partition(Tickets):
 
     def _outcome(self, outcome: Outcome) -> None:
         met = ledger.OUTCOME
-        if outcome.y != outcome.y:  # `erases`, without a call; an erasure has a clock's time, and moves no stream time
+        if outcome.y != outcome.y:  # as `erases`, inline; an erasure has a clock's time, and moves no stream time
             met = ledger.ERASURE
         else:
             self._advance(outcome.ts)
@@ -140,7 +140,7 @@ class Partition(Tickets):
         self._life[row.status][ledger.MATURES](key, row, (since + queue.ttl_ms, event_id, queue.role))
 
     def _leave_queue(self, queue: QueueBounds) -> None:
-        """Remove the row of a queue's first entry, unless it was entered again and has a later entry."""
+        """Remove the row of a queue's first entry, unless the row entered the queue again later."""
         since, named, event_id = self._expiry.pop(queue)
         key = _LEDGER + event_id.encode()
         row = self._row(key)
@@ -157,7 +157,7 @@ class Partition(Tickets):
         service = self._serving(forecast)
         made = self._issue(service, key, forecast)
         self._effects.belated += self.fence.stream_time - forecast.ts >= service.ttl_ms
-        if made.version == 0:  # a first ticket: its recipe must be stored
+        if made.version == 0:  # a first ticket needs the stored recipe
             self._touch(service.learner)
 
     def _join(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:
@@ -209,7 +209,7 @@ class Partition(Tickets):
         self._learn(service, row, record_key, event_id, carried)
 
     def _keep(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
-        """Keep the first outcome of a forecast that has not matured."""
+        """Keep an outcome until its forecast matures."""
         y, ts = outcome.y, outcome.ts
         self.fence.fates[WAITING] += 1
         self._rows[key] = row
@@ -217,7 +217,7 @@ class Partition(Tickets):
         self._labelled(self._services.by(row), row, y, ts)
 
     def _say_again(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
-        """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
+        """Handle another outcome of a labelled event. It confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number, carried = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
         if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # silence had implied the label
@@ -295,7 +295,7 @@ class Partition(Tickets):
         return 0 if policy is None else policy.kept_ms - policy.ttl_ms
 
     def _stays(self, row: LedgerRow, told: tuple[int, str, int], longer: int) -> bool:
-        """Keep a row whose time to live has passed for so much longer, ms, but only once; return whether it stays."""
+        """Keep a row for ``longer`` ms after its time to live has passed, but only once; return whether it stays."""
         _, event_id, role = told
         if not longer or role == REVISION:
             return False
@@ -305,7 +305,7 @@ class Partition(Tickets):
     def _erase(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
         """Erase everything of an event except its name and its stream. What it has taught stays in the sums.
 
-        Its row expires as it would have without this, so that later records find that the event was erased.
+        Its row expires at the usual time, so that later records find that the event was erased.
         """
         fates, status = self.fence.fates, row.status
         fates[OUTCOME_ERASED] += 1
@@ -328,11 +328,11 @@ class Partition(Tickets):
         self._rows[key] = LedgerRow(ledger.ERASED, fence.applied)
 
     def _ignore(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:  # noqa: ARG002 - the row stays
-        """Count an outcome of an erased event; it teaches nothing, and nothing of it is kept."""
+        """Count an outcome of an erased event. It teaches nothing, and none of it is kept."""
         self.fence.fates[OUTCOME_ERASED] += 1
 
     def _refuse_erased(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
-        """Write a dead letter, without the record's contents, of a forecast whose event was erased."""
+        """Reject a forecast whose event was erased. The dead letter does not hold the record's contents."""
         self.fence.fates[FORECAST_DEAD] += 1
         letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
         self._reject(self._with_forecast(letter, forecast))
@@ -340,8 +340,8 @@ class Partition(Tickets):
     def _vanish(self, key: bytes, row: LedgerRow, told: tuple[int, str, int]) -> None:
         """Remove the name of an erased event, or keep it while its label could have been revised.
 
-        Stream time may have been far behind when an unknown event was erased. So its name stays for two periods: the
-        second begins with the records that moved stream time.
+        When an unknown event was erased, stream time may have been far behind. So its name stays for two times to live:
+        the second begins with the records that moved stream time.
         """
         longer = self._revisable(row) if row.stream else self._policies.early_ttl_ms
         if not self._stays(row, told, longer):

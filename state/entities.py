@@ -13,16 +13,16 @@ from state.forecasts import QUANTILES
 from state.kind import CONFIG, STREAM, Form, KeyPart, Kind, Moves
 from state.quick import BYTES, checksum
 
-#: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
+#: The most outcomes of an entity that teach, and the least distance of their scores in log-odds:
 #: docs/explanation/calibrators.md, *What was tried*.
 MOST: Final = 3
 APART: Final = 2.0
-#: Most rows of a stream and configuration, and most entities in each.
+#: The most rows of a stream and configuration, and the most entities in each.
 ROWS: Final = 4096
 KEPT: Final = 16
-#: Bytes that a row of so many entities takes in memory, with its key.
+#: Bytes of memory of a row with so many entities, its key included.
 ROW_BYTES: Final = 450
-#: Steps per unit of log-odds that are kept.
+#: Steps per unit of log-odds in which places are stored.
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _LIFT: Final = 128
@@ -31,18 +31,18 @@ _ENTRY: Final = Struct("<IqB3b")
 _SIZE: Final = _ENTRY.size
 _MOST_BYTES: Final = _SIZE * KEPT
 _LETTER: Final = b"Y"
-#: Where an entry has its time, how many outcomes taught, and their places.
+#: Offsets in an entry: its time, how many outcomes taught, and their places.
 _SINCE: Final = 4
 _TAUGHT: Final = 12
 _PLACES: Final = 13
-#: What an entry has after its time, after one outcome: by the outcome's place, lifted.
+#: What follows the time of an entry after one outcome, by the outcome's place as stored.
 _FIRST: Final = [Struct("<B3b").pack(1, place - _LIFT, 0, 0) for place in range(2 * _LIFT)]
 _since_at: Final = Struct("<4xq").unpack_from
 
 
 def number(entity: bytes) -> int:
     """Return the number of an entity: 32 bits of a hash of its name. It is never 0, which means no entity."""
-    return checksum(entity) or 1  # an eighth of the time of a cryptographic hash of so few bits
+    return checksum(entity) or 1  # takes an eighth of the time of a cryptographic hash with so few bits
 
 
 class Entities:
@@ -51,10 +51,10 @@ class Entities:
     Notes
     -----
     An entity is remembered after its first outcome that taught, for as long as a forecast waits for its outcome:
-    forecasts that wait together may share one outcome. Then it teaches anew. Time is stream time.
+    forecasts that wait together may share one outcome. After that, its outcomes teach again. Time is stream time.
 
     The lowest 12 bits of an entity's number select its row, which holds the whole number. A row keeps `KEPT` entities,
-    and forgets the oldest first. So a stream remembers 65,536 entities, 1.1 MB. If an entity is forgotten early, so
+    and forgets the oldest first. So a stream remembers 65,536 entities, 1.1 MB. An entity is forgotten early only if so
     many others have taught since that its share is small.
 
     Bytes of a row, little-endian: of each entity its number (u32), when it first taught (i64, ms), how many outcomes of
@@ -63,7 +63,7 @@ class Entities:
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
         self._get = get
-        #: Payloads of the rows that changed since the last checkpoint, by key; and those of that checkpoint.
+        #: Payloads of the rows that changed since the last checkpoint, by key; and the payloads of that checkpoint.
         self._changed: dict[bytes, bytes] = {}
         self._last: dict[bytes, bytes] = {}
 
@@ -114,12 +114,12 @@ class Entities:
 
     @property
     def changed(self) -> int:
-        """Bytes of memory of the rows that changed since the last checkpoint, at most."""
+        """At most how many bytes of memory the rows take that changed since the last checkpoint."""
         return ROW_BYTES * len(self._changed)
 
     @property
     def held(self) -> int:
-        """Bytes of memory of these rows and of those of the last checkpoint, at most."""
+        """At most how many bytes of memory these rows and those of the last checkpoint take."""
         return self.changed + ROW_BYTES * len(self._last)
 
     def changes(self) -> dict[bytes, bytes]:
@@ -129,7 +129,7 @@ class Entities:
 
 
 def place(raw: object, kind: int) -> float:
-    """Return the log-odds of a raw forecast; of classes those of the likeliest, of numbers 0."""
+    """Return the log-odds of a raw forecast: for classes, of the most likely class; for numbers 0."""
     if kind == QUANTILES:
         return 0.0
     p: float = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes
@@ -145,7 +145,7 @@ def _found(row: bytes, number: bytes) -> int:
 
 
 def _since(row: bytes, at: int) -> int:
-    """Return when the entity of the entry at a place first taught."""
+    """Return when the entity of an entry first taught; ``at``: where the entry begins."""
     since: int = _since_at(row, at)[0]
     return since
 

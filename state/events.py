@@ -28,7 +28,7 @@ class Forecast(NamedTuple):
     letter. ``segments`` are the values of the stream's segments in configured order, empty text where the record has no
     usable one. ``entity`` is a number (`state.entities.number`), 0 without an entity. ``weight``
     (`state.scoring.weighted`) and ``chance`` of a label (`state.chances`), in (0, 1], are 1 where the stream has none.
-    ``version`` is the model's, where versions have calibrators of their own, else empty.
+    ``version`` is that of the model; empty where all versions share a calibrator.
     """
 
     offset: int
@@ -83,14 +83,14 @@ class Rejected(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A record that its source skips: only the next offset moves. ``topic`` as in `Rejected`."""
+    """A record that its source skips: only the next offset moves. ``topic`` is as in `Rejected`."""
 
     offset: int
     topic: int
 
 
 class Calibrated(NamedTuple):
-    """The answer to a forecast. All answers to one event are equal, except ``carried``, which comes from each record.
+    """The answer to a forecast. All answers to one event are equal, except ``carried``, which each record brings.
 
     ``applied`` is the partition's count of applied records at the answer. ``band`` is empty and ``points`` None where
     the stream has none, or the score lies below all bands. ``low``, ``high`` and ``why`` are the interval and its
@@ -119,8 +119,8 @@ class Calibrated(NamedTuple):
 class Resolved(NamedTuple):
     """A forecast joined with its label.
 
-    ``revision`` is 0, then 1, 2, ... for each change of the label, a record each. ``implied``: no outcome came, and
-    silence implied the label. ``carried`` comes from the record that brought it about, an outcome or a forecast; None
+    ``revision`` is 0 at first. Each change of the label makes another record, with 1, 2, and so on. ``implied``: no
+    outcome came, and silence implied the label. ``carried`` comes from the outcome or forecast that caused this; None
     where stream time did.
     """
 

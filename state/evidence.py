@@ -1,4 +1,4 @@
-"""Intervals of served scores, from numbers of observed and expected ones, by band of scores and by segment.
+"""Intervals of served scores, from how many ones came and how many were expected, by band of scores and by segment.
 
 They do not depend on how a calibrator learns, so they are the same for every calibrator of one probability.
 """
@@ -11,16 +11,16 @@ from typing import Final, Self
 from state.odds import probability
 from state.quick import log1p
 
-#: Bands of raw scores are one unit of log-odds wide; this many lie on either side of one half.
+#: Bands of raw scores are one unit of log-odds wide; so many lie on either side of one half.
 SIDE: Final = 14
 #: Information, Σ q(1 - q), after which an outcome counts half.
 HALF: Final = 60.0
-#: Forecasts over which the mean of served scores is taken.
+#: Number of forecasts over which the mean of served scores is taken.
 NOW: Final = 64.0
-#: Information that the prior, a shift of 0, counts for; and information added when the variance of a shift is taken.
+#: Information that the prior (a shift of 0) counts as; and information added before the variance of a shift is taken.
 PRIOR: Final = 1.0
 LEAST: Final = 0.1
-#: Least distance of a probability from 0 and 1 before its odds are taken.
+#: Least distance of a probability from 0 and 1 when its odds are taken.
 LEAST_P: Final = 1e-9
 
 _LN2: Final = math.log(2.0)
@@ -36,11 +36,11 @@ class Band:
     def __init__(self) -> None:
         #: Outcomes, outcomes that are 1, and mean of the last served scores. Older ones count less.
         self.n, self.ones, self.served = 0.0, 0.0, 0.0
-        #: All forecasts, outcomes and ones, of any age.
+        #: All forecasts, outcomes and ones. Old ones count in full.
         self.issued, self.known, self.ever = 0, 0, 0
 
     def rate(self) -> float:
-        """Return the share of ones; the served mean counts as `PRIOR` of information."""
+        """Return the share of ones. The served mean counts as `PRIOR` of information."""
         q = min(max(self.served, LEAST_P), 1.0 - LEAST_P) if self.issued else 0.5
         k = PRIOR / (q * (1.0 - q))
         return (self.ones + k * q) / (self.n + k)
@@ -54,13 +54,13 @@ class Band:
 
 
 class Evidence:
-    """Outcomes against served scores, of a stream by `Band`, or of one segment.
+    """Outcomes against served scores: of a stream by `Band`, or of one segment.
 
     Notes
     -----
     An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). A segment keeps n, A = Σ y and E = Σ
     r of the same outcomes. E is the number of ones to expect if the segment were like the whole stream. P is the mean
-    of its last served scores, and Q the mean that their bands are served. P / Q is the factor that the calibrator
+    of its last served scores, and Q the mean score that their bands are served. P / Q is the factor that the calibrator
     already gives to the segment.
 
     Bytes, little-endian: n, A, E, P, Q (f64 each) and forecasts (u64), of a segment; of each band that was seen, in
@@ -90,11 +90,11 @@ class Evidence:
 
     @property
     def known(self) -> int:
-        """Outcomes of any age."""
+        """Number of all outcomes, old ones in full."""
         return sum(of.known for of in self.bands.values())
 
     def take_over(self, other: Self) -> None:
-        """Go on from the outcomes of another calibrator. All scores that it served count as one forecast."""
+        """Go on from the outcomes of another calibrator. All scores that it served together count as one forecast."""
         made = type(self).decode(other.encode())
         self.bands, self.sums, self.issued = made.bands, made.sums, min(made.issued, 1)
         for of in self.bands.values():
@@ -160,7 +160,7 @@ def learn(number: int, y: float, whole: Evidence, segments: list[Evidence]) -> N
 
 
 def revise(number: int, change: int, whole: Evidence, segments: list[Evidence]) -> None:
-    """Count a revision, by 1 or -1; an old label counts as much as a new one."""
+    """Count a revision: 1 or -1. A revised label counts as much as a new one."""
     of = whole.band(number)
     of.ones = min(max(of.ones + change, 0.0), of.n)
     of.correct(change)
@@ -181,7 +181,7 @@ def interval(number: int, p: float, width: float, whole: Evidence, segments: lis
     Of n outcomes A are 1, where today's served scores would have expected M: n times the band's mean score, or E P / Q
     of a segment. So in log-odds outcomes lie logit(A / n) - logit(M / n) above the served scores, with variance 1 / (n
     q (1 - q)), q = A / n, apart from `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do variances. The
-    interval lies around the shifted score, and is extended until it holds p. So it is long where outcomes contradict
+    interval lies around the shifted score, and is extended until it holds p. So it is wide where outcomes contradict
     the served scores. It does not know of drift among forecasts without an outcome.
     """
     of = whole.bands.get(number)
@@ -198,7 +198,7 @@ def interval(number: int, p: float, width: float, whole: Evidence, segments: lis
 
 
 def _above(n: float, ones: float, expected: float) -> tuple[float, float]:
-    """Return the ratio of observed to expected odds, and the variance of its logarithm."""
+    """Return the observed odds divided by the expected odds, and the variance of the ratio's logarithm."""
     if not n:
         return 1.0, 1.0 / LEAST
     q = min(max(expected / n, LEAST_P), 1.0 - LEAST_P)
@@ -208,7 +208,7 @@ def _above(n: float, ones: float, expected: float) -> tuple[float, float]:
 
 
 def reason(number: int, p: float, raw: float, whole: Evidence, named: Sequence[tuple[str, Evidence]]) -> str:
-    """Return a sentence: how many outcomes of scores near ``raw`` were 1, in the stream and in each segment."""
+    """Return a sentence: how many outcomes of scores near ``raw`` were 1, in the stream and in its segments."""
     low = probability(float(number)) if number > -SIDE else 0.0
     high = probability(number + 1.0) if number < SIDE - 1 else 1.0
     n, ones = _counted(whole, number)

@@ -1,6 +1,6 @@
-"""Queues of ledger rows that will mature or leave: first in, first out, one for each role and time to live.
+"""Queues of ledger rows that will mature or leave: first in, first out. There is one for each role and time to live.
 
-Rows enter with the partition's stream time, which never falls. So within one time to live they fall due in order: only
+Rows enter with the partition's stream time, which never falls. So rows with one time to live fall due in order. Only
 the head of each queue is looked at, and nothing scans the store. Entries are stored in chunks, one row for every 64
 events.
 """
@@ -14,12 +14,12 @@ from state.fence import MATURITY, Fence, QueueBounds
 from state.frames import CorruptFrame
 from state.kind import Form, KeyPart, Kind, Moves
 
-#: Entries in a chunk row. The last chunk is written again with every checkpoint, so it must stay small.
+#: Entries in a chunk row. Every checkpoint writes the last chunk again, so it must stay small.
 CHUNK: Final = 64
 
 _ENTRY: Final = Struct("<qQB")
 
-#: Time of entry (stream time, ms), the applied count that names the entry, and the event id.
+#: Time of entry (stream time, ms), the applied count that identifies the entry, and the event id.
 QueueEntry = tuple[int, int, str]
 
 
@@ -71,7 +71,7 @@ class Expiry:
         self.soonest = self._soonest()
 
     def push(self, role: int, ttl_ms: int, named: int, event_id: str) -> None:
-        """Enter a row that is due ``ttl_ms`` from now in stream time; ``named`` is the applied count that names it."""
+        """Enter a row that is due in ``ttl_ms`` of stream time. ``named``: the applied count that identifies it."""
         which = role, ttl_ms
         queue = self._fence.queues.get(which)
         if queue is None:
@@ -111,7 +111,7 @@ class Expiry:
         return self._chunk(QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
     def pop(self, queue: QueueBounds) -> QueueEntry:
-        """Remove and return the first entry of a queue that is not empty; an empty chunk is deleted."""
+        """Remove and return the first entry of a queue that is not empty. An empty chunk is deleted."""
         first = self._first(queue)
         key = QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK)
         queue.head += 1
@@ -126,7 +126,7 @@ class Expiry:
 
     @property
     def ripens(self) -> float:
-        """No forecast matures before this stream time, ms."""
+        """Stream time before which no forecast matures, ms."""
         queues = self._fence.queues.values()
         return min((each.due for each in queues if each.role == MATURITY and each.head < each.tail), default=inf)
 
@@ -139,7 +139,7 @@ class Expiry:
         rows.update({key: QUEUE.encode(self._chunks[key]) for key in self._changed})
         self._changed.clear()
         self._dropped.clear()
-        # Keep the chunk at each end of each queue, which the next batch is likely to need.
+        # Keep the first and the last chunk of each queue, which the next batch is likely to need.
         ends = {
             QUEUE.key(queue.role, queue.ttl_ms, at // CHUNK)
             for queue in self._fence.queues.values()

@@ -14,8 +14,8 @@ from state.kind import PLAIN, Kind, Moves
 FORECASTS: Final = 0
 OUTCOMES: Final = 1
 
-#: The fates of records and rows, in stored order. Each input record has exactly one of the first eleven; the others
-#: count what became of rows.
+#: The fates of records and rows, in stored order. Each input record has exactly one of the first eleven. The others
+#: count what happened to rows.
 FATES: Final = (
     "forecasts_issued",
     "forecasts_duplicate",
@@ -46,14 +46,14 @@ WAITING: Final = 4
 #: An outcome whose forecast has not come.
 EARLY: Final = 5
 OUTCOME_DUPLICATE: Final = 6
-#: An outcome that replaced a label, learnt or not.
+#: An outcome that replaced a label, whether that was learnt or not.
 OUTCOME_REVISED: Final = 7
 #: An outcome that is older than the label it would replace.
 OUTCOME_STALE: Final = 8
 OUTCOME_DEAD: Final = 9
 #: A record that erased an event, or an outcome of an erased event.
 OUTCOME_ERASED: Final = 10
-#: A parked outcome whose forecast came: it is learnt, or kept until the forecast matures.
+#: An early outcome whose forecast came: it is learnt, or kept until the forecast matures.
 EARLY_JOINED: Final = 11
 EARLY_WAITING: Final = 12
 EARLY_UNUSABLE: Final = 13
@@ -61,20 +61,20 @@ EARLY_UNUSABLE: Final = 13
 #: erased event counts as `MATURED`.
 MATURED: Final = 14
 IMPLIED: Final = 15
-#: A row that left without its other half: its time to live had passed, or its event was erased.
+#: A row that left without its partner: its time to live had passed, or its event was erased.
 EXPIRED_FORECAST: Final = 16
 EXPIRED_OUTCOME: Final = 17
-#: The first so many of `FATES` count forecasts; and so many count records of either topic.
+#: How many of the first `FATES` count forecasts; and how many count records of either topic.
 FORECAST_FATES: Final = 3
 INPUT_FATES: Final = 11
 
-#: Roles of queues. A forecast matures.
+#: Roles of queues. This one: a forecast matures.
 MATURITY: Final = 0
-#: A row leaves.
+#: A row expires.
 EXPIRY: Final = 1
-#: A matured row leaves. These entries are named by the applied count at maturity.
+#: A matured row expires. The applied count at maturity identifies these entries.
 MATURED_EXPIRY: Final = 2
-#: A resolved row leaves that may be revised for longer than the time to live.
+#: A resolved row expires that may be revised for longer than the time to live.
 REVISION: Final = 3
 
 _HEAD: Final = Struct(f"<4q{len(FATES)}QH")
@@ -98,7 +98,7 @@ class Fence:
 
     #: Next offset to apply of ``forecasts`` and of ``outcomes``; 0 before the first record.
     next: list[int] = field(default_factory=lambda: [0, 0])
-    #: Largest event time, except of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
+    #: Largest event time, ms since the epoch, without records far ahead (`state.witnesses`); 0 at first.
     stream_time: int = 0
     #: Records applied so far, of both topics.
     applied: int = 0
@@ -109,7 +109,7 @@ class Fence:
 
     @property
     def pending(self) -> int:
-        """Issued forecasts whose outcome is not known."""
+        """Issued forecasts whose outcome is unknown."""
         left = (RESOLVED, WAITING, EARLY_JOINED, EARLY_WAITING, IMPLIED, EXPIRED_FORECAST)
         return self.fates[ISSUED] - sum([self.fates[fate] for fate in left])
 
@@ -120,12 +120,12 @@ class Fence:
 
     @property
     def early(self) -> int:
-        """Parked outcomes that still wait for a forecast."""
+        """Early outcomes that still wait for a forecast."""
         left = (EARLY_JOINED, EARLY_WAITING, EARLY_UNUSABLE, EXPIRED_OUTCOME)
         return self.fates[EARLY] - sum([self.fates[fate] for fate in left])
 
     def encode(self) -> bytes:
-        """Return the row: the head, then every queue in the order in which it was opened."""
+        """Return the row: the head, then all queues in the order in which they were opened."""
         parts = [
             _HEAD.pack(*self.next, self.stream_time, self.applied, *self.fates, len(self.queues)),
             *(_QUEUE.pack(q.role, q.ttl_ms, q.head, q.tail, q.due) for q in self.queues.values()),

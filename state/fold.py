@@ -13,10 +13,10 @@ from state.fence import FENCE, MATURITY, Fence, QueueBounds
 from state.kind import Get
 from state.witnesses import SLACK, WITNESSES, WaitingEntry, Witnesses
 
-#: Most rows that are removed before a record. A record adds at most one queue entry, so removing two works off any
+#: The most rows that are removed before a record. A record adds at most one queue entry, so removing two works off any
 #: backlog.
 SWEEP: Final = 2
-#: Most forecasts that mature before a record. More fall due at once only if stream time jumps. The bound keeps one
+#: The most forecasts that mature before a record. More fall due at once only if stream time jumps. The bound keeps one
 #: record's changes within one batch of the changelog.
 RIPE: Final = 64
 
@@ -44,7 +44,7 @@ class Fold:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a batch; `apply` takes its records in one part or several."""
+        """Begin a batch. `apply` takes its records in one part or several."""
         self._effects = Effects()
         self._outputs: list[Any] = []
         self._fates = self.fence.fates.copy()
@@ -54,13 +54,13 @@ class Fold:
         raise NotImplementedError
 
     def end(self) -> Effects:
-        """Return the effects of the batch, without outputs and rows."""
+        """Return the effects of the batch, except outputs and rows."""
         effects = self._effects
         effects.fates = [after - was for after, was in zip(self.fence.fates, self._fates, strict=True)]
         return effects
 
     def tick(self, now: int, most: int = RIPE) -> list[Any]:
-        """Move stream time on to a clock's time, ms, as a batch of its own; return the outputs of what matures.
+        """Move stream time on to a clock's time (ms), as a batch of its own; return the outputs of what matures.
 
         At most ``most`` forecasts mature; the rest mature with later ticks or records. A tick that does not move stream
         time changes nothing.
@@ -90,25 +90,25 @@ class Fold:
         return made
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return a checkpoint, as `checkpoint` does, with most rows still to be packed.
+        """Return a checkpoint, as `checkpoint` does, but with most rows still to be packed.
 
-        The rows of the last freeze must be packed by now.
+        The rows of the last freeze must be packed before.
         """
         raise NotImplementedError
 
     @property
     def weight(self) -> int:
-        """Approximate bytes of rows that changed since the last checkpoint."""
+        """Approximate bytes of the rows that changed since the last checkpoint."""
         raise NotImplementedError
 
     @property
     def full(self) -> bool:
-        """Whether changes since the last checkpoint take too much memory; False for an engine without such a limit."""
+        """Whether the changes since the last checkpoint take too much memory; False for an engine without a limit."""
         return False
 
     @property
     def event_weight(self) -> int:
-        """Approximate bytes of rows that one record may change."""
+        """Approximate bytes of rows that one record may change, at most."""
         raise NotImplementedError
 
     def _ordered(self) -> dict[bytes, bytes | None]:
@@ -142,7 +142,7 @@ class Fold:
                     return
 
     def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
-        """Put a row into the queue of a role; its entry waits while the record is far ahead of stream time."""
+        """Put a row into the queue of a role. Its entry waits while the record is far ahead of stream time."""
         fence = self.fence
         if ts > fence.stream_time:
             self._witnesses.hold(WaitingEntry(role, ttl_ms, fence.applied, event_id))

@@ -1,4 +1,4 @@
-"""Values of forecasts that are more than one probability: of classes, and of a number by quantiles or a normal law.
+"""Values of forecasts that are more than one probability: of classes, and of a number (by quantiles or a normal law).
 
 Every value is immutable and is checked once, when it is made.
 """
@@ -18,12 +18,12 @@ from state.quick import floats
 
 #: Most classes a forecast may have, and most quantiles.
 MAX_CLASSES, MAX_LEVELS = 1000, 256
-#: Largest distance of a sum of probabilities from 1: 1000 of them in single precision err by less.
+#: Largest distance of a sum of probabilities from 1. The sum of 1000 probabilities in single precision is off by less.
 SUM_SLACK = 1e-6
-#: Largest value, mean and deviation: differences, squares and sums of 1e9 of them stay finite.
+#: Largest value, mean and deviation. Differences, squares and sums of 1e9 such numbers stay finite.
 LARGEST: Final = 1e100
 
-#: For normalising: log-odds that stand for 0 and 1, tolerance, and most steps.
+#: For normalising: the log-odds that stand for 0 and 1, the tolerance, and the most steps.
 _FARTHEST, _NEAR, _HALVINGS = 40.0, 1e-12, 80
 
 _STANDARD = NormalDist()
@@ -62,7 +62,7 @@ class Classwise(tuple[float, ...]):
         """Return the distribution whose log-odds all differ from these by the same constant; the order stays.
 
         The classes lose their guarantees, because these are not the probabilities that were calibrated. Division by the
-        sum would cost up to .006 more log loss on most sets of classes, and up to .0005 less on others.
+        sum would cost up to .006 more log loss on most sets of classes, and .0005 less on others.
         """
         if isinstance(self, Probs):
             return self
@@ -84,7 +84,7 @@ class Classwise(tuple[float, ...]):
         return Probs([p / total for p in found])
 
     def argmax(self) -> int:
-        """Return the class of the highest probability, the first of those that are equal."""
+        """Return the class of the highest probability; of equal ones, the first."""
         return self.index(max(self))
 
 
@@ -160,7 +160,7 @@ class Quantiles:
 
     #: 2 to `MAX_LEVELS`, strictly increasing, in (0, 1).
     levels: tuple[float, ...]
-    #: One a level, never decreasing, within `LARGEST` of 0. A value that repeats is an atom.
+    #: One for each level, never decreasing, within `LARGEST` of 0. A value that repeats is an atom.
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -226,9 +226,9 @@ class Quantiles:
 
 #: A forecast of a number.
 Law = Quantiles | Normal
-#: Any forecast, raw or served: a probability, those of classes, or a law.
+#: Any forecast, raw or served: a probability, probabilities of classes, or a law.
 ForecastValue = float | Classwise | Law
-#: Kinds of forecast, as numbers in rows, and as the fields of records that hold the served forecast.
+#: Kinds of forecast, as numbers in rows; and the fields of records with the served forecast, by kind.
 PROBABILITY: Final = 0
 PROBS: Final = 1
 QUANTILES: Final = 2

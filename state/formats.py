@@ -1,4 +1,4 @@
-"""The check that a partition's rows have this build's formats, made when the partition is taken up."""
+"""The check that a partition's rows have the formats of this build. It is made when the partition is taken up."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +8,7 @@ from state.frames import CorruptFrame, OtherFormat
 from state.kind import CONFIG, KINDS, Moves
 from state.policies import Policies
 
-#: Version of the answers: raised when the same records give other bytes, which `tests/frozen` notices.
+#: Version of the answers. It is raised when the same records give other bytes; `tests/frozen` notices that.
 ARITHMETIC: Final = 14
 
 
@@ -21,7 +21,7 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
 
     A build writes all rows of a kind in one format, so one row is enough.
 
-    Raises OtherFormat if another build wrote a row, or if a row is of a kind that this build does not have: folding
+    Raises OtherFormat if another build wrote a row, or if a row is of a kind that this build does not know: folding
     would leave it unchanged. Damaged rows are noticed later, when they are needed.
 
     ``first``: returns the first key that begins with a prefix, with its row; None if there is none.

@@ -1,8 +1,7 @@
 """The frame of every stored row: kind, version, payload, checksum.
 
 Layout (little-endian): ``kind`` u8 · ``version`` u8 · ``payload`` · ``crc32`` u32 of all before it. RocksDB and Kafka
-check their own blocks. This checksum also covers the way between them, so a row that was cut or changed is refused,
-never learnt from.
+check their own blocks. This checksum also covers the way between them, so a row that was cut or changed is refused.
 """
 
 from struct import error
@@ -19,7 +18,7 @@ class CorruptFrame(ValueError):  # noqa: N818 - names what it found, as the oper
 
 
 class OtherFormat(CorruptFrame):
-    """A stored row is intact, and of a format that this build does not read."""
+    """A stored row is intact, but of a format that this build does not read."""
 
 
 #: The remedy.
@@ -27,12 +26,12 @@ REMEDY: Final = (
     "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
     "trueup replay --write-state NEW_APP_ID; see docs/how-to/upgrade.md"
 )
-#: Errors that reading a damaged payload can raise, even if the frame is intact.
+#: Errors that reading a payload may raise if it is damaged although its frame is intact.
 DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def damaged(kind: int, cause: Exception) -> CorruptFrame:
-    """Return the error to raise when reading the payload of this kind of row failed with one of `DAMAGE`."""
+    """Return the error to raise when one of `DAMAGE` came while the payload of a row of this kind was read."""
     return OtherFormat(f"the payload of a {chr(kind)!r} row is not what one holds: {cause!r}")
 
 

@@ -3,14 +3,14 @@
 A worker does not write the rows that a batch changed. It writes an entry that lists the batch's records and the order
 of the two topics. The acknowledgement of this entry is the commit point. The next owner of the partition starts from
 the rows of the last checkpoint and folds the same records in the same order. So it gets the same state and the same
-answers. A checkpoint writes all changed rows; entries before it are then not needed.
+answers. A checkpoint writes all changed rows. Entries before it are then no longer needed.
 
 Entries are rows of the changelog: they have the same single writer, and are restored with the other rows. Their keys
-form a ring, so new entries replace old ones and compaction removes these.
+form a ring, so new entries replace old ones, and compaction removes the old ones.
 
 The order of a checkpoint's records also goes to a topic of its own, before the checkpoint. It is not compacted, so an
-audit can fold the whole history along it. After a crash, a checkpoint may end at another record than the checkpoint
-that was begun before it. So entries of this topic may overlap. They always agree.
+audit can fold the whole history along it. After a crash, a checkpoint may end at another record than the one that was
+in progress. So entries of this topic may overlap. They always agree.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ import numpy as np
 
 from state.kind import PLAIN, Kind, Moves
 
-#: Keys of the ring. There is always a checkpoint long before so many entries.
+#: Keys of the ring. A checkpoint always comes long before there are so many entries.
 SLOTS: Final = 1 << 12
 _ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqIqI")
 _HEAD: Final = Struct("<QQQQqIqI")
@@ -32,7 +32,7 @@ _SLOT: Final = Struct(">H")
 class Last(NamedTuple):
     """The last record of a topic in an entry: its Kafka timestamp, ms, and the CRC-32 of its value.
 
-    If a topic is truncated, offsets are used again for other records. A reader notices because `Last` differs.
+    If a topic is truncated, offsets are used again for other records. A reader notices this because `Last` differs.
     """
 
     timestamp: int
@@ -46,14 +46,14 @@ NONE: Final = Last(-1, 0)
 class Entry(NamedTuple):
     """One batch; in the topic of the journal, all batches from one checkpoint to the next."""
 
-    #: Number of the entry, counted over a partition's life; for a checkpoint the number of the first entry after it.
+    #: Number of the entry in the partition's life; for a checkpoint, that of the first entry after it.
     number: int
-    #: Next offsets of forecasts and outcomes before the batch, and after it.
+    #: Next offsets of forecasts and of outcomes, before and after the batch.
     begins: tuple[int, int]
     ends: tuple[int, int]
     #: Records of both topics applied, this batch included.
     applied: int
-    #: Number of the first entry whose outputs were perhaps not acknowledged when this one was written.
+    #: Number of the first entry whose outputs may not have been acknowledged when this entry was written.
     answered: int
     #: Next offset of each output topic, after the outputs of the entries before ``answered``; 0 for a router.
     said: tuple[int, int, int]
@@ -127,8 +127,8 @@ class Journal(NamedTuple):
     last: tuple[Last, Last]
     #: Entries after the last checkpoint.
     entries: list[Entry]
-    #: The latest values in the last checkpoint and the entries, see `Entry`. A worker that folds the journal again may
-    #: make a checkpoint between entries, with newer values than these have.
+    #: The newest of these values in the last checkpoint and the entries, see `Entry`. A worker that folds the journal
+    #: again may make a checkpoint between entries, with newer values than these entries have.
     answered: int = 0
     said: tuple[int, int, int] = (0, 0, 0)
 

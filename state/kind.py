@@ -1,9 +1,8 @@
 """A kind of row, declared once.
 
-The declaration has the parts of the row's key, its contents, its version, what a rescale does with it, and what readers
-see. Everything else follows from it: keys, rows and their checks, what metrics and ``trueup streams show`` read, and
-the table in docs/reference/state.md. So does rescaling, except that `Moves.DIVIDED` needs code in
-`state.rescale_stream`.
+The declaration has the parts of the row's key, its contents, its version, how a rescale moves it, and who reads it.
+Everything else follows from it: keys, rows and their checks, what metrics and ``trueup streams show`` read, and the
+table in docs/reference/state.md. So does rescaling, except that `Moves.DIVIDED` needs code in `state.rescale_stream`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +23,8 @@ class KeyPart(NamedTuple):
 
     #: Name for people.
     name: str
-    #: Format of the part, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
-    #: numbers.
+    #: Format of the part, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort as
+    #: numbers do.
     format: str = ""
     #: Returns the values that the part may have under a stream's present policy; None: any.
     now: Callable[[Any], Sequence[object]] | None = None
@@ -47,13 +46,13 @@ BANDS: Final = KeyPart("bands", "4s", lambda policy: (policy.bands.layout,) if p
 class Moves(Enum):
     """What a rescale does with a row.
 
-    DIVIDED is by events: events that still have a row count in their new partition, all others in their stream's home,
-    which is one of the new partitions. Each such kind has its code in `state.rescale_stream`.
+    DIVIDED: by events. Events that still have a row count in their new partition, all others in their stream's home,
+    one of the new partitions. Each kind of row that is divided has code in `state.rescale_stream`.
 
     After a SUM, a revision is counted in its event's partition, and the label that it replaces at the home. So only the
     sum over all partitions means something. Slots follow the home's names: such a key ends with its layout and slot.
 
-    TAUGHT: the configuration stands second in the key, and the row goes where that calibrator goes.
+    TAUGHT: the row goes where its calibrator goes. The calibrator's configuration stands second in the key.
     """
 
     EVENT = "goes with its event"
@@ -67,7 +66,7 @@ class Moves(Enum):
     OUTSIDE = "stays behind, no engine reads it"
 
 
-#: How rows of a stream may move. If a whole stream goes from one partition to one other, its rows do not change.
+#: How the rows of a stream may move. If the whole stream moves from one partition to one other, its rows do not change.
 OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT, Moves.PARTS)
 
 
@@ -80,11 +79,11 @@ class Form(NamedTuple):
 
 
 class StreamGauge(NamedTuple):
-    """A gauge by stream that is computed from rows of one kind."""
+    """A gauge for each stream that is computed from rows of one kind."""
 
     #: What the gauge means; ``remedy``: what to do about it.
     help: str
-    #: Returns its value from the values of all partitions' rows; None or NaN: there is none.
+    #: Returns its value from the rows of all partitions; None or NaN if there is none.
     of: Callable[[Sequence[Any]], float | None]
     remedy: str = ""
 
@@ -97,9 +96,9 @@ class Kind(Generic[T]):
     ``key``: parts of its keys after the letter. A text part is listed first, and ends the key.
     ``forms``: what it holds, by version; a value is written in the version of its type.
     ``moves``: what a rescale does with it.
-    ``rows``: for people: how many there are, and what they hold.
+    ``rows``: how many rows there are and what they hold, for people.
     ``shown``: whether metrics, pages and ``trueup streams show`` read it.
-    ``asks``: returns further arguments of `decode`, from the row's key and a function that reads other rows.
+    ``asks``: returns more arguments for `decode`, given the row's key and a function that reads other rows.
     ``part``: whether it is stored as a part of its stream's counts, see `state.stream_counts`. Its key is the stream.
     ``figures``: gauges that are computed from it, by name.
     """
@@ -152,7 +151,7 @@ class Kind(Generic[T]):
 
     @property
     def of_stream(self) -> bool:
-        """Whether such a row belongs to a stream, and moves with it."""
+        """Whether rows of this kind belong to a stream, and move with it."""
         return self.moves in OF_STREAM
 
     def key(self, *of: Any) -> bytes:  # noqa: ANN401 - as the parts say
@@ -189,11 +188,11 @@ class Kind(Generic[T]):
         return True
 
     def seal(self, payload: bytes) -> bytes:
-        """Return the row of a payload; for a kind with one version."""
+        """Return the row of a payload. Only for a kind with one version."""
         return seal(self.letter[0], self.version, payload)
 
     def open(self, row: bytes, parse: Callable[..., Parsed], *more: Any, version: int = 0) -> Parsed:  # noqa: ANN401 - as ``parse`` takes it
-        """Return ``parse`` of a row's payload and ``more``.
+        """Return ``parse`` of a row's payload and of ``more``.
 
         Raises CorruptFrame if the row is not intact, or not of this kind and one of its versions.
         """
@@ -212,7 +211,7 @@ class Kind(Generic[T]):
         return self._encoders[type(value)](value)
 
     def parse(self, key: bytes, payload: bytes, get: Get) -> T:
-        """Return the value of a payload; like `read`, for a kind with one version."""
+        """Return the value of a payload, as `read` does. Only for a kind with one version."""
         more = () if self._asks is None else self._asks(key, get)
         return cast("T", self._parsed(payload, self.forms[self.version].decode, more))
 
@@ -264,7 +263,7 @@ def kind_of(key: bytes) -> Kind[Any]:
 
 
 def shown(key: bytes) -> str:
-    """Return a row's name for people, by its key."""
+    """Return the name of a row's kind, for people."""
     kind = KINDS.get(key[:1])
     if kind is None:
         return f"the row {key!r}"

@@ -1,6 +1,6 @@
 """Every kind of row, declared: its name, key, contents, how it moves, and whether metrics read it.
 
-To add one, declare it here; or beside its contents, if a lower module needs it. `state.kind` says what follows from a
+To add a kind, declare it here, or beside its contents if a lower module needs it. `state.kind` says what follows from a
 declaration.
 """
 
@@ -73,7 +73,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {13: form(Served)},  # also raised when the bytes of any calibrator change
+    {13: form(Served)},  # raised also when the bytes of a calibrator change
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,
@@ -192,15 +192,15 @@ DISTRIBUTION: Final = Kind[Distribution](
     part=True,
     figures={
         "forecast_shift": StreamGauge(
-            "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
-            "population stability index, less what chance adds; of classes that of the highest probability",
+            "How much the distribution of the last week's raw forecasts differs from that of the weeks before: the "
+            "population stability index minus what chance adds; for classes, that of the highest probability",
             lambda found: reduce(add, found).shift(),
             "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
         )
     },
 )
 
-#: Layout and slot under which the whole of a stream counts.
+#: Layout and slot of the counts of a whole stream.
 WHOLE: Final[tuple[bytes, int]] = bytes(4), 0
 _LAYOUTS: Final = KeyPart("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
 BAND_COUNTS: Final = Kind[BandCounts](
@@ -255,7 +255,7 @@ COUNTS: Final = Kind[StreamCounts](
     "s",
     "the counts",
     (STREAM,),
-    # The row's version changes with the version of any part.
+    # The version of the row changes with the version of any part.
     {sum(each.version for each in KINDS.values() if each.part): form(StreamCounts)},
     Moves.PARTS,
     "one a stream: what is counted of it; its parts are the rows of the kinds that say so",
@@ -265,7 +265,7 @@ COUNTS: Final = Kind[StreamCounts](
 
 
 def apart(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return stored rows, and in the place of a stream's counts a row of each part; raises CorruptFrame."""
+    """Return the stored rows, with a row for each part in place of a stream's counts; raises CorruptFrame."""
     made: dict[bytes, bytes] = {}
     for key, row in rows.items():
         if key[:1] == COUNTS.letter:

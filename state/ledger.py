@@ -16,9 +16,9 @@ from state.frames import CorruptFrame
 from state.kind import EVENT, Kind, Moves, form
 from state.quick import new
 
-#: Statuses of a row: an outcome without forecast; an answered forecast; a learnt outcome; where a stream learns at
-#: maturity, an answered forecast that has not matured, without and with its outcome; and an erased event, of which
-#: name and stream are kept until the row would have left.
+#: Statuses of a row: an outcome without a forecast; an answered forecast; a learnt outcome. Where a stream learns at
+#: maturity, an answered forecast that has not matured, without and with its outcome. An erased event: its name and
+#: stream are kept until the row would have left.
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
@@ -28,14 +28,14 @@ ERASED: Final = 6
 #: The status of an event without a row.
 NONE: Final = 0
 
-#: What may happen to a row: a forecast or an outcome of its event, its maturity, the end of its time to live, or a
-#: record that erases its event.
+#: What a row may meet: a forecast or an outcome of its event, its maturity, the end of its time to live, or a record
+#: that erases its event.
 FORECAST: Final = 0
 OUTCOME: Final = 1
 MATURES: Final = 2
 LEAVES: Final = 3
 ERASURE: Final = 4
-#: The action for each status and each thing that a row meets: a method of `state.engine.Partition`.
+#: The action for each status and each thing that the row may meet: a method of `state.engine.Partition`.
 LIFE: Final = {
     NONE: ("answer", "park", "stay", "stay", "erase_unknown"),
     EARLY: ("join", "say_again", "stay", "lapse", "erase"),
@@ -54,14 +54,14 @@ _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
-#: Bytes of the head, before the names of calibrator and stream, and of a length: read once an event.
+#: Length of the head in bytes (the names of calibrator and stream follow it) and of a length field.
 _OF_HEAD: Final = HEAD.size
 _OF_NAMES: Final = _NAMES.size
 _OF_LENGTH: Final = _LENGTH.size
 _WEIGHTS: Final = Struct("<2d")
 #: Flag in the status: the event counts by weight. Its weight and chance follow the names.
 WEIGHED: Final = 0x80
-#: Flags in the kind. Each says that a part follows, in this order. The label has changed: how often.
+#: Flags in the kind. Each says that an optional part follows, in this order. First: how often the label has changed.
 REVISED: Final = 0x10
 #: The forecast's Kafka key.
 KEYED: Final = 0x08
@@ -71,19 +71,19 @@ GROUPED: Final = 0x04
 BANDED: Final = 0x20
 #: Tickets of challengers.
 SHADOWED: Final = 0x40
-#: The serving calibrator has not learnt the label, or its last revision: it is or was frozen.
+#: Whether the serving calibrator is or was frozen, so that it has not learnt the label or its last revision.
 FROZEN: Final = 0x80
 #: All flags in the kind.
 FLAGS: Final = FROZEN | SHADOWED | BANDED | REVISED | KEYED | GROUPED
-#: Most changes of a label.
+#: The most times that a label may change.
 MOST_REVISIONS: Final = 100
-#: Time of a label that silence implied: before every outcome.
+#: The time of a label that silence implied: before every outcome.
 UNSAID: Final = -1
-#: The window of an event of a warm-up, which counts in none.
+#: The window of an event from a warm-up. It counts in no window.
 NO_WINDOW: Final = 0xFFFF_FFFF
-#: The window of an event that taught nothing, because its entity had taught (`state.entities`), or because it stands
-#: for few forecasts (`state.chances`). It counts only in weighted sums (`state.scoring.weighted`), and in bands if
-#: chances are known.
+#: The window of an event that taught nothing, because its entity had taught already (`state.entities`) or its label
+#: stands for few forecasts (`state.chances`). It counts only in weighted sums (`state.scoring.weighted`), and in bands
+#: if chances are known.
 UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 NAN: Final = float("nan")
@@ -94,10 +94,10 @@ class Shadow(NamedTuple):
 
     #: Hash of its configuration, 8 hex digits.
     config: str
-    #: Outcomes it had learnt.
+    #: Number of outcomes that it had learnt.
     version: int
-    #: The challenger's answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored,
-    #: and ``draw`` is the answer.
+    #: The challenger's answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored:
+    #: ``draw`` is the answer.
     p: Any
     draw: Any
     #: What the challenger needs to learn from the outcome.
@@ -112,7 +112,7 @@ def names(config: str, calibrator: str, stream: str) -> bytes:
     return _NAMES.pack(bytes.fromhex(config), len(made), len(named)) + made + named
 
 
-#: The names of an event without a forecast.
+#: The names in the row of an event without a forecast.
 NOBODY: Final = names("00000000", "", "")
 
 
@@ -153,7 +153,7 @@ class LedgerRow:
         self.raw = raw
         self.p = p
         self.draw = draw
-        #: Outcomes the calibrator had learnt when it served; 0 while early.
+        #: Number of outcomes that the calibrator had learnt when it answered; 0 while early.
         self.version = version
         #: Who served, see `names`.
         self.names = names
@@ -163,14 +163,15 @@ class LedgerRow:
         self.shadows: Sequence[Shadow] = ()
         #: Event time of the latest outcome that set or confirmed the label, ms; `UNSAID` while silence implied it.
         self.as_of = as_of
-        #: The revision number of that outcome; 0 if it had none.
+        #: Revision number of that outcome; 0 if it had none.
         self.number = number
-        #: The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` for an event
+        #: The window of the stream's scores in which the event counts: 0 until it is learnt, `NO_WINDOW` for an event
         #: of the warm-up (`state.scoring.warm_up`), `UNTAUGHT` for one that taught nothing.
         self.window = 0
         #: How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
         self.revisions = 0
-        #: The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
+        #: The forecast's Kafka key if the event matures and the key is not the event id, else empty; None if there is
+        #: no key.
         self.key: bytes | None = b""
         #: Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
         #: (`state.segments.Dictionary`); empty where the stream had no segments.
@@ -187,7 +188,7 @@ class LedgerRow:
         self.marks = b""
         #: Whether the serving calibrator has not learnt the label, or its last revision.
         self.frozen = False
-        #: Data of an observer, only in memory.
+        #: Data of an observer; never stored.
         self.seen: Any = None
 
     @property
@@ -207,15 +208,15 @@ class LedgerRow:
         return self.names[_NAMES.size + self.names[4] :].decode()
 
     def admits(self, y: float) -> bool:
-        """Whether the event's forecast can have this outcome; without a forecast, any."""
+        """Whether the event's forecast can have this outcome; without a forecast, always."""
         if self.status <= EARLY:
             return True
         return y in (0.0, 1.0) if self.kind == PROBABILITY else forecasts.admits(self.raw, y)
 
     def newer(self, ts: int, number: int) -> bool:
-        """Whether an outcome of this time and revision number replaces the one behind the label.
+        """Whether an outcome with this time and revision number replaces the one behind the present label.
 
-        The higher number wins. Without numbers the later time wins, and of equal times the last to come.
+        The higher number wins. Without numbers the later time wins; of equal times, the outcome that comes last.
         """
         return number > self.number or (number == self.number == 0 and ts >= self.as_of)
 
@@ -264,7 +265,7 @@ class LedgerRow:
     @staticmethod
     def decode(payload: bytes) -> "LedgerRow":
         """Read a payload; raises as `state.kind.Kind.decode` says."""
-        status: int  # `struct` does not say it
+        status: int  # `struct` gives no types
         flags: int
         status, flags, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = _head_of(
             payload
@@ -328,7 +329,7 @@ def _length(payload: bytes, at: int) -> int:
 
 
 def _shadow(each: Shadow) -> bytes:
-    """Return a challenger's part of a row; an answer that is no probability precedes its ticket."""
+    """Return a challenger's part of a row. An answer that is not one probability stands before its ticket."""
     config, version, p, draw, ticket, warm = each
     if not isinstance(p, float):
         vector = forecasts.encode(p)

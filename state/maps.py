@@ -1,4 +1,4 @@
-"""Maps: what is served now, as numbers that can be sent, for services that cannot wait for an answer."""
+"""Maps: what is served now, as numbers that can be sent to services that cannot wait for an answer."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,25 +15,25 @@ from state.odds import probability
 from state.policy import Policy
 
 #: Largest error of a table between its points, in log-odds of probabilities within `P_CLIP`: .1 % of a small
-#: probability. An error of `ROUNDED` is allowed too, because no decision depends on it.
+#: probability. An error of `ROUNDED` is also allowed, because no decision depends on it.
 TOLERANCE: Final = 1e-3
 ROUNDED: Final = 1e-7
-#: Near a jump that no calibrator announces, the error may be larger within this distance of the raw forecast, in
-#: log-odds.
+#: Near a jump that no calibrator announces, the error may be larger: within this distance, in log-odds of the raw
+#: forecast.
 NARROW: Final = 1e-6
-#: Points of every table, in log-odds: as far as `FINE` in steps of `FINE_STEP`, then up to `COARSE` in steps of
+#: Points of every table, in log-odds: up to ±`FINE` in steps of `FINE_STEP`, then up to ±`COARSE` in steps of
 #: `COARSE_STEP`.
 FINE, FINE_STEP, COARSE, COARSE_STEP = 7.0, 0.125, 20.0, 0.5
-#: Least distance of a probability from 0 and 1 before its log-odds are taken.
+#: Least distance of a probability from 0 and 1 when its log-odds are taken.
 TINY: Final = 1e-12
-#: Most points that are added to a table that is not near enough.
+#: The most points that are added to a table that is not exact enough.
 MOST_ADDED: Final = 2000
 
 
 class Table(NamedTuple):
-    """A function of a probability, by points. Between two neighbours it is a straight line in log-odds.
+    """A function of a probability, given by points. Between two neighbours it is a straight line in log-odds.
 
-    If x or y of one of them is 0 or 1, the line is straight in probabilities.
+    If x or y of either neighbour is 0 or 1, the line is straight in probabilities instead.
     """
 
     #: Strictly increasing, from 0 to 1.
@@ -49,7 +49,7 @@ class Corrections(NamedTuple):
     weight: float
     #: Share of the passing correction.
     share: float
-    #: By slot: the passing correction, then the lasting one at every knot.
+    #: By slot: the short-lived correction, then the lasting one at every knot.
     rows: dict[int, list[float]]
 
 
@@ -61,7 +61,7 @@ Stages = list[Table | Corrections]
 
 
 def why_not(policy: Policy) -> str:
-    """Return why no map can describe what serves a stream; empty if one can."""
+    """Return why no map can describe what a stream is served; empty if one can."""
     if policy.kind != PROBABILITY:
         return f"{policy.calibrator} does not serve one probability"
     if policy.model_version:
@@ -107,9 +107,9 @@ def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Tab
 
 
 def _refine(answer: Callable[[float], float], found: dict[float, float], gaps: list[tuple[float, float]]) -> None:
-    """Halve gaps until the middle of each is near enough to its line."""
+    """Halve gaps until the value in the middle of each gap is near enough to its line."""
     most = len(found) + MOST_ADDED
-    for left, right in gaps:  # the list grows meanwhile
+    for left, right in gaps:  # the list grows during the loop
         low, high = _log_odds(left), _log_odds(right)
         if high - low < NARROW or len(found) >= most:
             continue
@@ -137,7 +137,7 @@ def between(left: tuple[float, float], right: tuple[float, float], p: float) -> 
 
 
 def _thinned(points: list[tuple[float, float]]) -> Table:
-    """Return the points, without those between two of the same served score."""
+    """Return the points, except those between two points of the same served score."""
     x: list[float] = []
     y: list[float] = []
     for p, served in points:

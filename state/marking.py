@@ -16,12 +16,12 @@ from state.scoring.band_counts import UNIT, BandCounts
 
 #: What an answer says: band, points, low and high end of the interval, its reason.
 Said = tuple[str, int | None, float | None, float | None, str]
-#: Marks as bytes for the row, then the same.
+#: The marks as bytes for the row, then the same values.
 Marked = tuple[bytes, str, int | None, float | None, float | None, str]
 #: The marks of a stream without bands, points and intervals.
 UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
 _pack_ends: Final = banding.ENDS.pack
-#: The segments of a forecast without any; never changed.
+#: The segments of a forecast that has none. This list never changes.
 _NO_SEGMENTS: Final[list[Evidence]] = []
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
@@ -35,7 +35,7 @@ class Marker:
     ``stream, policy``: without a policy, only labels of forecasts that already have bands are counted.
     ``live``: opens rows.
 
-    ``touched``, of each method, takes the values of rows that it changes, by key.
+    ``touched`` of each method: a mapping by key to which the method adds the values that it changes.
     """
 
     def __init__(self, stream: str, policy: Policy | None, live: Open) -> None:
@@ -49,23 +49,23 @@ class Marker:
         self._by_segment: dict[tuple[bytes, bytes, int], Live[BandCounts]] = {}
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
-        #: Half the width of intervals in standard deviations; 0 without intervals.
+        #: Half the width of intervals, in standard deviations; 0 without intervals.
         self.wide: float = NormalDist().inv_cdf(0.5 + level / 2.0) if level else 0.0
         self._reasons: bool = policy is not None and policy.reasons
         self._config: str = "" if policy is None else policy.config
-        #: Configurations of the challengers, of which one may have served before.
+        #: Configurations of the challengers: one of them may have served before.
         self._beside: list[str] = [each.config for each in policy.challengers] if policy is not None and level else []
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
-        #: Evidence of the whole stream; and of segments, by layout and slot.
+        #: Evidence of the whole stream, and of segments by layout and slot.
         self._whole: Live[Evidence] | None = None
         self._evidence: dict[tuple[bytes, int], Live[Evidence]] = {}
-        #: Whether labels have a known chance.
+        #: Whether labels have known chances.
         self._by_chance: bool = policy is not None and bool(policy.label_rate)
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
-        #: Marks by served and raw band, kept if the stream has no points: the bytes before an interval, the bytes after
-        #: it, the band's name, points. Without intervals the first part has all bytes.
+        #: Marks by served and raw band, cached if the stream has no points: the bytes before an interval, the bytes
+        #: after it, the band's name, points. Without intervals the first part has all bytes.
         self._said: list[tuple[bytes, bytes, str, int | None] | None] = [None] * max(self._width * self._width, 1)
         if bands is not None and bands.moving:
             self._thresholds = live(stream, kinds.THRESHOLDS, lambda: Thresholds.of(bands), self._layout)
@@ -127,7 +127,7 @@ class Marker:
         *,
         withheld: bool,
     ) -> tuple[float, float, str]:
-        """Return the interval of a forecast, and its reason if it is configured."""
+        """Return the interval of a forecast, and its reason if reasons are configured."""
         if withheld:
             return 0.0, 1.0, WITHHELD if self._reasons else ""
         whole, segments = self._evidence_of(touched, layout, groups)

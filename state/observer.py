@@ -8,7 +8,7 @@ from state.service import Service
 
 
 class Observer(Protocol):
-    """An observer is told what becomes of events. It changes nothing that is served. ``now_ms`` is stream time."""
+    """An observer is told what happens to events. It changes nothing that is served. ``now_ms`` is stream time."""
 
     def opened(self, service: Service) -> None:
         """A service was made."""
@@ -20,7 +20,7 @@ class Observer(Protocol):
         """An outcome without a forecast has come."""
 
     def labelled(self, service: Service, row: LedgerRow, y: float, ts: int) -> None:
-        """A forecast has its first outcome: y, of event time ``ts``, ms."""
+        """A forecast has its first outcome: y, with event time ``ts``, ms."""
 
     def resolved(self, service: Service, row: LedgerRow, event_id: str, applied: int, now_ms: int) -> int:
         """An event was learnt, or taught nothing (`state.ledger.UNTAUGHT`); return the window in which it counts."""

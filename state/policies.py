@@ -9,14 +9,15 @@ from typing import Any, Final
 from state.forecasts import PROBABILITY
 from state.policy import DEFAULT_TTL_MS, NOTHING, RAW, Policy, check_on_error
 
-#: Most streams whose policy is remembered. Names come from records, so there may be any number of them.
+#: The most streams whose policy is remembered. Names come from records, so there may be any number of streams.
 REMEMBERED: Final = 100_000
 
 
 def thin(found: dict[str, Any]) -> list[str]:
-    """Drop every eighth name of a full memory, and return these.
+    """Drop every eighth name of a full cache, and return the dropped names.
 
-    Emptying it would be worse: if streams take turns and are a few more than it holds, each is gone before its turn.
+    Emptying the cache would be worse: if a few more streams than it holds take turns, each would be gone before its
+    turn.
     """
     dropped = list(islice(found, 0, None, 8))
     for name in dropped:
@@ -31,7 +32,7 @@ class Policies:
     ``default``: policy of a stream that no pattern matches; None: its records are rejected.
     ``early_ttl_ms``: how long an outcome waits for a forecast that has not come, in stream time, ms.
     ``coin``: secret that keys every draw, see `build`; empty: none.
-    ``on_error``: as `Policy.on_error`, for forecasts of unknown streams.
+    ``on_error``: the `Policy.on_error` for forecasts of unknown streams.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Policies:
         self.on_error = on_error
         #: Every configured policy.
         self.all = [policy for policy in (default, *(policy for _, policy in self.patterns)) if policy]
-        #: Whether any stream's dead forecasts are answered with raw scores.
+        #: Whether dead forecasts of any stream are answered with raw scores.
         self.answering = RAW in (on_error, *[policy.on_error for policy in self.all])
         self._found: dict[str, Policy | None] = {}
         #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
@@ -70,7 +71,7 @@ class Policies:
 
     @property
     def coin_name(self) -> str:
-        """Name of the coin that does not reveal it, 8 hex digits; empty without one."""
+        """Return a name of the coin that does not reveal it, 8 hex digits; empty without a coin."""
         return blake2b(b"coin", key=self.coin, digest_size=4).hexdigest() if self.coin else ""
 
     def matched(self, stream: str) -> tuple[str, Policy] | None:

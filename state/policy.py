@@ -18,20 +18,20 @@ from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
 #: It keeps the order of raw forecasts, serves them until outcomes support other scores, and has a guarantee.
-#: docs/explanation/calibrators.md has the measured cases, and those where it fails.
+#: docs/explanation/calibrators.md has measurements, also of cases in which it fails.
 DEFAULT_CALIBRATOR = "prudent+certified"
 #: Thirty days. Operators choose longer where chargebacks or delinquencies are reported later.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
 
-#: Options that make a calibrator's state larger.
+#: Options that enlarge a calibrator's state.
 SIZES = ("buckets", "grid", "bins", "classes")
-#: Bytes of a calibrator's row beside recipe and state.
+#: Bytes of a calibrator's row in addition to recipe and state.
 ROW_OVERHEAD = 16
 
-#: Answers to a forecast that becomes a dead letter: none, or its raw score.
+#: Answers to a forecast that becomes a dead letter: none, or the raw score.
 NOTHING, RAW = ON_ERROR = ("none", "raw")
 
-#: Most parts of a stream.
+#: The most parts of a stream.
 MOST_SHARDS = 1000
 
 
@@ -44,7 +44,7 @@ class Challenger(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Configuration of the streams that match one pattern. A change of the recipe makes a new calibrator."""
+    """Configuration of the streams that match one pattern. If the recipe changes, a new calibrator begins."""
 
     #: Name of a calibrator, or ``front+back``.
     calibrator: str = DEFAULT_CALIBRATOR
@@ -57,12 +57,12 @@ class Policy:
     ttl_ms: int = DEFAULT_TTL_MS
     #: Seed of the keyed draws.
     seed: int = 0
-    #: Calibrators that are scored on the same events and never served. Not in the recipe.
+    #: Calibrators that are scored on the same events and never served. Not part of the recipe.
     shadow: tuple[Challenger, ...] = ()
-    #: Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt when they
-    #: come.
+    #: Age at which a forecast's label is taken as known, in stream time, ms; 0: never, because outcomes are learnt when
+    #: they come.
     matures_ms: int = 0
-    #: Label of a forecast without an outcome when it matures; None: it goes on waiting.
+    #: Label of a forecast that has no outcome when it matures; None: the forecast goes on waiting.
     silence: float | None = None
     #: ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
     #: learnt when they come. Empty: at maturity, if forecasts mature.
@@ -98,19 +98,19 @@ class Policy:
     alarms_since_ms: int = 0
     #: Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
     bands: Bands | None = None
-    #: The scorecard whose points stand beside the probability; None: none.
+    #: The scorecard that gives points beside the probability; None: none.
     points: Points | None = None
-    #: Share of the intervals beside the probability that hold the true risk, in [.5, .999]; 0: there are none.
+    #: How sure intervals are: the share of them that hold the true risk, in [.5, .999]; 0: there are no intervals.
     interval: float = 0.0
     #: Whether intervals come with the reason in words.
     reasons: bool = False
-    #: Cost of a missed one, and of looking at a forecast, in one unit; both 0 if not known.
+    #: Cost of a missed event, and cost of looking at a forecast, in the same unit; both 0 if unknown.
     cost_miss: float = 0.0
     cost_alert: float = 0.0
     #: Path of the record's field with the version of the model; each version has a calibrator of its own
     #: (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
     model_version: str = ""
-    #: Whether a new version begins with the map of the one before; else with raw scores. Not in the recipe.
+    #: Whether a new version begins with the map of the version before, or with raw scores. Not in the recipe.
     carry_over: bool = True
     #: The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
     version: str = ""
@@ -140,7 +140,7 @@ class Policy:
 
     @property
     def costs(self) -> tuple[float, float] | None:
-        """Cost of a missed one, and of looking at a forecast; None if not known."""
+        """Cost of a missed event, and cost of looking at a forecast; None if unknown."""
         return (self.cost_miss, self.cost_alert) if self.cost_miss else None
 
     def of_version(self, version: str) -> "Policy":
@@ -152,7 +152,7 @@ class Policy:
 
     @property
     def labels(self) -> tuple[object, ...]:
-        """All settings that decide which label a forecast gets, when, and how long its row is kept."""
+        """All settings that decide which label a forecast gets and when, and how long its row is kept."""
         return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms, self.guarded, self.label_rate
 
     @property
@@ -167,7 +167,7 @@ class Policy:
 
     @property
     def weighed(self) -> bool:
-        """Whether events also count by weight: by their own, or by how many forecasts a label stands for."""
+        """Whether events also count by weight: their own, or the number of forecasts that their label stands for."""
         return bool(self.weight or self.label_rate)
 
     @property
@@ -182,7 +182,7 @@ class Policy:
 
     @property
     def ticket_bytes(self) -> int:
-        """Return the most bytes of a challenger of classes or numbers in a ledger row, or a little more."""
+        """Return the most bytes that the challengers of classes or numbers take in a ledger row, or a little more."""
         raw: Probs | Quantiles
         if self.kind == PROBS:
             raw = Probs([1.0 / self.classes] * self.classes)
@@ -239,7 +239,7 @@ class Policy:
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """Scores can be added if this is equal: number of classes, or levels; empty for one probability."""
+        """What must be equal so that scores can be added: number of classes, or levels; empty for one probability."""
         if self.kind == PROBABILITY:
             return ()
         return (self.classes,) if self.kind == PROBS else self.levels
@@ -270,12 +270,12 @@ class Policy:
 
     @cached_property
     def row_bytes(self) -> int:
-        """Most bytes of the calibrator's row: frame, recipe and largest state."""
+        """The most bytes of the calibrator's row: frame, recipe and largest state."""
         slots = LIMIT * (len(self.segments) + len(self.pairs))
         return ROW_OVERHEAD + len(self.recipe.encode()) + build(self.recipe, "").largest(slots)
 
     def fitting(self, most: int) -> dict[str, int]:
-        """Return smaller sizes of options; any single one makes the row fit into ``most`` bytes."""
+        """Return smaller values for options that set sizes. Any one of them makes the row fit into ``most`` bytes."""
         found = {}
         for name in SIZES:
             size = self._options.get(name, 0)
@@ -325,7 +325,8 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
 
     ``recipe``: `Policy.recipe`.
     ``stream``: its name, which keys the draws.
-    ``coin``: secret that also keys the draws, at most 64 bytes: else whoever knows an event's id can compute its draw.
+    ``coin``: secret that also keys the draws, at most 64 bytes. Without it, anybody who knows an event's id can compute
+    its draw.
     """
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
     return _maker(recipe)(name)

@@ -1,4 +1,4 @@
-"""Checks of a policy's settings that belong together; each raises ValueError with what to set."""
+"""Checks of settings of a policy that belong together. Each raises ValueError that says what to set."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 #: When outcomes are learnt.
 MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 
-#: Whether forecasts without a label are like those with one: not known, or alike.
+#: Whether forecasts without a label are like those with one: unknown, or alike.
 UNKNOWN, ALIKE = UNLABELLED = ("unknown", "alike")
 
-#: Most challengers of a stream. Each costs about as much as the champion, and their tickets must fit one ledger row.
+#: The most challengers of a stream. Each costs about as much as the champion, and their tickets must fit one ledger
+#: row.
 MOST_CHALLENGERS = 8
-#: Most bytes of all challengers' tickets in a ledger row, see `state.ledger`. Those of one probability are far below.
+#: The most bytes of all challengers' tickets in a ledger row, see `state.ledger`. Those of one probability take far
+#: less.
 MOST_TICKETS = 65_000
 
 

@@ -1,4 +1,4 @@
-"""Functions of Python that run at least once an event; compiled modules find them here without a look-up."""
+"""Python functions that run at least once for each event; compiled modules find them here without a look-up."""
 
 import math
 from functools import cache
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
+    from mypy_extensions import i64  # machine integers in compiled code, otherwise int
 
 #: Builds a named tuple at half the cost of its own constructor: `new(Answer, (p, draw, ticket))`.
 new: Final = tuple.__new__
@@ -26,7 +26,7 @@ def floats(n: int) -> Struct:
 
 
 def search(items: tuple[float, ...], value: float) -> int:
-    """Return how many of some increasing numbers are at most a value; as `bisect` does, which compares objects."""
+    """Return how many of some increasing numbers are at most ``value``: as `bisect` does, which compares objects."""
     low: i64 = 0
     high: i64 = len(items)
     while low < high:

@@ -1,8 +1,7 @@
 """Rescaling: divides the rows of some partitions among another number of partitions.
 
-Rows of events move unchanged: their row of the ledger, entries in queues, tickets. `state.rescale_stream` divides the
-rows of streams. The journal stays behind, because a state is divided only when its last checkpoint
-is complete.
+Rows of events move unchanged: ledger rows, entries in queues, tickets. `state.rescale_stream` divides the rows of
+streams. The journal does not move, because a state is divided only when its last checkpoint is complete.
 """
 
 import json
@@ -28,7 +27,7 @@ class RescaleError(ValueError):
 
 
 class Moved(NamedTuple):
-    """Origin of a partition's rows."""
+    """Where the rows of a partition came from."""
 
     #: ``TRUEUP_APP_ID`` of that state.
     app: str
@@ -66,10 +65,10 @@ class Plan:
 
     #: The new number of partitions.
     width: int
-    #: Returns the new partition of an event's records, by the event's name, its stream (empty if it is not known) and
-    #: its old partition; raises `RescaleError` if it stood in a wrong one.
+    #: Returns the new partition of an event's records, given the event's name, its stream (empty if unknown) and its
+    #: old partition; raises `RescaleError` if the old partition was wrong.
     of_event: Callable[[str, str, int], int]
-    #: Returns which old partition's part of a stream goes to which new one. One of the new ones is its home.
+    #: Returns which old partition's part of a stream goes to which new partition. One of the new ones is its home.
     of_stream: Callable[[str], Moves]
     #: Returns a stream's home, which is among the new partitions of ``of_stream``.
     home: Callable[[str], int]
@@ -117,7 +116,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
             held[new][1] += status == ledger.WAITING
             events[stream].append(event)
     for key, stream, old in erased:
-        # `trueup forget` writes to every partition. The name is kept where records of the event come, and nowhere else.
+        # `trueup forget` writes to every partition. The name is kept only where records of the event come.
         with suppress(RescaleError):
             new = plan.of_event(key[1:].decode(), stream, old)
             if key not in where:
@@ -159,7 +158,7 @@ def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[t
 
 
 def _fates(fences: Sequence[Fence], held: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Divide the counts so that each partition's agree with its rows; the first partition gets all others."""
+    """Divide the counts so that each partition's counts agree with its rows; the first partition gets the rest."""
     left = [sum(counts) for counts in zip(*(fence.fates for fence in fences), strict=True)]
     fates = [[0] * len(FATES) for _ in held]
     for own, (pending, waiting, early) in zip(fates[1:], held[1:], strict=True):
@@ -197,7 +196,8 @@ def _queues(
 def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
     """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last.
 
-    In a partition without a stream time yet, an entry gets the time of its witness: from 0 on it would expire at once.
+    In a partition that has no stream time yet, an entry gets the time of its witness: with time 0 it would expire at
+    once.
     """
     for (role, ttl_ms), queue in fence.queues.items():
         chunk: list[QueueEntry] = []
@@ -245,7 +245,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
     for old, part in enumerate(parts):
         for key, frame in part.items():
             if key[:1] == routes.ORIGIN.letter:
-                # All records that were sent are applied, so the largest offset in any partition is the last one sent.
+                # All sent records are applied, so the largest offset in any partition is that of the last one sent.
                 origins[key] = max(origins.get(key, frame), frame, key=routes.ORIGIN.decode)
             if key[:1] != routes.EVENT.letter:
                 continue

@@ -39,7 +39,7 @@ class Event(NamedTuple):
 class Learning:
     """A calibrator in a new partition, and its old partition.
 
-    ``short``: outcomes that it lacks, summed over open tickets.
+    ``short``: for each open ticket, the outcomes learnt before it that this calibrator lacks; their sum.
     """
 
     old: int | None
@@ -53,7 +53,7 @@ class Learning:
 
 @dataclass
 class Here:
-    """A new partition's part of a stream, while it is made."""
+    """The part of a stream in a new partition, while it is built."""
 
     sources: list[int]
     learning: dict[str, Learning] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def begun(histories: dict[str, Any], row: LedgerRow) -> Any:  # noqa: ANN401 - o
 
 
 def aside(event: Event, row: LedgerRow) -> Any:  # noqa: ANN401 - as `observe` takes it
-    """Return the last argument of `History.observe` and `VectorHistory.observe`: the draw, or the event id."""
+    """Return the last argument for `History.observe` and `VectorHistory.observe`: the draw, or the event id."""
     return row.draw if row.kind == PROBABILITY else event.key[1:]
 
 
@@ -120,7 +120,7 @@ def summed(found: Iterable[Sum], zero: Sum) -> Sum:
 
 
 def usual(found: Sequence[Bias]) -> Bias:
-    """Return the sum of those that have as many features as the last one with features."""
+    """Return the sum of those that have the same number of features as the last one with features."""
     widths = [len(each.along("raw")) for each in found]
     width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
     return summed([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())
@@ -129,8 +129,8 @@ def usual(found: Sequence[Bias]) -> Bias:
 def divided_versions(found: Sequence[Versions], heres: Mapping[int, Here], home: int) -> Iterator[tuple[int, Versions]]:
     """Yield each new partition with its versions of the model.
 
-    The home gets all counts, the others only the number of ledger rows of each version. All keep the distribution of
-    scores, with which the next version is compared.
+    The home gets all counts; the others get only the number of ledger rows of each version. All keep the distribution
+    of scores, because the next version is compared with it.
     """
     whole = summed(found, Versions())
     for new, here in heres.items():

@@ -1,15 +1,15 @@
-"""Rescaling of one stream.
+"""Divides one stream among new partitions.
 
-If the stream was in one partition and goes to one, its rows move unchanged. Otherwise they are divided:
+If the stream moves from one partition to one partition, its rows do not change. Otherwise they are divided:
 
 - **Scores.** The sums over all partitions stay the same. A new partition observes the events that it gets and that
-  still have a row, in the order in which they resolved, so that revisions find them. The sums of other events cannot
-  change; they go to one partition, the stream's home, as do ages of outcomes and distribution of forecasts.
-- **Coverage.** Each partition starts with the share of all together, and counts forecasts anew.
+  still have a row, in the order in which they resolved, so that revisions find them. The sums of other events no longer
+  change. They go to one partition, the stream's home; so do ages of outcomes and the distribution of forecasts.
+- **Coverage.** Each partition starts with the share over all partitions, and counts forecasts anew.
 - **Calibrators.** A partition gets the calibrator that had learnt most. It then learns the moved events of other
   partitions that still have a row, so it knows every label that may be revised here.
-- **Entities.** What entities have taught moves with the calibrator that they taught.
-- **Segments.** Values keep their slots of that calibrator, and get new ones in rows from elsewhere.
+- **Entities.** The rows of entities move with the calibrator that the entities taught.
+- **Segments.** Values keep their slots in that calibrator. Rows from other partitions get these slots, or new ones.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ class Divided:
         self._events = events
         olds = {old for old, _ in found} | {each.old for each in events}
         news = {new for _, new in moves} | {home}
-        #: Whether the whole stream moves from one partition to one.
+        #: Whether the whole stream moves from one partition to one partition.
         self._whole = len(olds) == 1 and len(news) == 1
         self._home = home
         fed = {new: sorted({old for old, to in moves if to == new} & olds) for new in news}
@@ -140,7 +140,7 @@ class Divided:
             chosen: int | None = max(own, key=lambda old: (served[old].calibrator.learnt, -old))
             if layouts[config]:
                 chosen = base.get(layouts[config], chosen)
-                chosen = chosen if chosen in served else None  # otherwise it would have the slots of another partition
+                chosen = chosen if chosen in served else None  # otherwise it would use the slots of another partition
             if chosen is None:
                 here.learning[config] = Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
             else:
@@ -148,7 +148,7 @@ class Divided:
                 here.learning[config] = Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
 
     def _join(self, here: Here, layout: bytes, olds: Sequence[int]) -> None:
-        """Join the slots of several partitions; the first one's values keep their slots."""
+        """Join the slots of several partitions. The values of the first partition keep their slots."""
         first = self._names[layout][olds[0]]
         joined = here.dictionaries[layout] = Dictionary.decode(first.encode())
         for old in olds:
@@ -175,7 +175,7 @@ class Divided:
         if slots is not None:
             row = self._regrouped(here, row, slots)
             counting = [slots[slot] for slot in counting]
-        # Later it cannot be known in which other segments the event has not counted.
+        # Later it is unknown in which other segments the event has not counted.
         row.groups = tuple(counting)
         champion = here.learning[row.config]
         if row.status != ledger.RESOLVED:
@@ -248,7 +248,7 @@ class Divided:
                 yield old, key, self._parts[old][key]
 
     def _resume(self) -> None:
-        """Let the home continue the scores of all partitions, for events without a row."""
+        """Let the home go on with the scores of all partitions, for events without a row."""
         for old, _, stored in self._old(kinds.SCORES.letter):
             windows = self._parts[old].get(kinds.WINDOWS.key(self._stream))
             self._before[""].append(kinds.history(stored, windows))
@@ -334,7 +334,7 @@ class Divided:
                 made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
 
     def _at_home(self, old: int, key: bytes) -> bytes:
-        """Return the key in the home of a summed row: slots differ between partitions."""
+        """Return the key that a summed row has in the home, where slots may differ."""
         kind = kind_of(key)
         if SLOT not in kind.parts:
             return key

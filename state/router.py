@@ -1,11 +1,11 @@
-"""The router's engine: it knows in which streams an event was forecast, so that a label finds them by its event alone.
+"""The engine of the router. It knows in which streams an event was forecast, so a label needs only the event's id.
 
 It is a deterministic fold like `state.engine`, with the same fence and queues. Its two inputs are keyed by event:
 routes, one for each forecast, and labels (`state.routes`).
 
-A label goes to every stream of its event, or to the one that it names. Its place in the event's row becomes its
-revision number, so the stream's ledger takes it once, however often it is sent. The new number would hide the label's
-own time and number (`state.ledger.newer`). So a label that the ledger would find too old is not sent at all.
+A label goes to every stream of its event, or to the one that it names. The label's place in the event's row becomes its
+revision number, so the stream's ledger takes it once, however often it is sent. This number hides the label's own time
+and number (`state.ledger.newer`). So a label that the ledger would find too old is not sent.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ EVENT_BYTES: Final = 400
 class Router(Fold):
     """The working copy of one partition's state.
 
-    ``policies``: how long labels are waited for, by stream.
+    ``policies``: say how long each stream waits for labels.
     ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
     """
 
@@ -65,7 +65,7 @@ class Router(Fold):
                 fence.fates[routes.ROUTE_DEAD if topic == routes.ROUTES else routes.LABEL_DEAD] += 1
                 self._reject(record)
                 continue
-            if isinstance(record, routes.Label) and erases(record.y):  # it moves no stream time
+            if isinstance(record, routes.Label) and erases(record.y):  # an erasure moves no stream time
                 self._erase(record)
                 continue
             self._advance(record.stamp)
@@ -101,9 +101,9 @@ class Router(Fold):
         return EVENT_BYTES
 
     def _came(self, origin: tuple[str, int] | None) -> bool:
-        """Return whether a source record was applied before; if not, note it.
+        """Return whether a source record was applied before; note it if not.
 
-        Records of one source partition are sent in order, so a repeated one lies at or before the last.
+        Records of one source partition are sent in order, so a repeated one has at most the offset of the last.
         """
         if origin is None:
             return False
@@ -178,7 +178,7 @@ class Router(Fold):
         self._outputs.append(rejected)
 
     def _kept_ms(self, stream: str) -> int:
-        """Return how long the labels of a stream are waited for, in stream time since the forecast, ms."""
+        """Return how long a stream waits for labels, in stream time since the forecast, ms."""
         policy = self._policies.of(stream)
         return DEFAULT_TTL_MS if policy is None else policy.kept_ms
 
@@ -195,7 +195,7 @@ class Router(Fold):
         return row
 
     def _touch(self, event_id: str, row: routes.RouteRow, ttl_ms: int, stamp: int) -> None:
-        """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as before.
+        """Note that a row changes. ``ttl_ms``: how long it is kept from now on; 0: as before.
 
         Its entry waits until stream time is near the record's ``stamp``, as for a ledger row.
         """

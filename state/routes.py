@@ -1,6 +1,6 @@
 """Inputs, outputs and rows of the router.
 
-A row is one event: the streams it was forecast in, and its labels, in the order in which they came.
+There is a row for each event: the streams in which it was forecast, and its labels, in the order in which they came.
 """
 
 from struct import Struct
@@ -14,7 +14,7 @@ from state.quick import new
 
 #: The inputs, in the order of the fence.
 ROUTES, LABELS = FORECASTS, OUTCOMES
-#: Most streams of an event, and most labels.
+#: The most streams of an event, and the most labels.
 MOST_ROUTES: Final = 64
 MOST_LABELS: Final = 100
 
@@ -36,14 +36,15 @@ FATES: Final = (
     "expired_routes",
     "expired_labels",
 )
-#: Routes: the first of an event; one to a further stream; one that is known; a source record that came before; a dead
+#: Fates of routes: the first of an event; one to another stream; a known one; a source record that came before; a dead
 #: one.
 OPENED, ADDED, ROUTE_DUPLICATE, ROUTE_AGAIN, ROUTE_DEAD = range(5)
-#: Labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a dead one.
+#: Fates of labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a
+#: dead one.
 ROUTED, EARLY, LABEL_DUPLICATE, STALE, LABEL_AGAIN, LABEL_DEAD = range(5, 11)
-#: Counts: rows opened by a label; such rows that got a route; rows that expired with a route; and without one.
+#: Counts: rows opened by a label; those of them that got a route; rows that expired with a route; and without one.
 EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
-#: How many fates count routes, and records of both topics.
+#: How many fates count routes; and how many count records of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
 
 #: Names and values.
@@ -81,7 +82,7 @@ class Label(NamedTuple):
     key: bytes | None
     value: bytes | None
     event_id: str
-    #: The stream that gets it, and the key of that stream's records; both empty: every stream of the event.
+    #: The stream that gets the label, and the key of that stream's records; both empty: every stream of the event.
     stream: str
     target: str
     #: The label, its event time (ms), and its own revision number; 0 if it has none. `state.events.ERASE` for ``y``
@@ -91,7 +92,7 @@ class Label(NamedTuple):
     number: int
     stamp: int
     origin: tuple[str, int] | None
-    #: Headers of the record, which go on to the outputs that it causes at once.
+    #: Headers of the record. The outputs that it causes at once have them, too.
     headers: Headers = ()
 
 
@@ -113,7 +114,7 @@ class Routed(NamedTuple):
 
 
 class RoutedStream(NamedTuple):
-    """A stream in an event's row; ``known`` labels came before it."""
+    """A stream in an event's row. ``known``: number of labels that came before it."""
 
     known: int
     stream: str
@@ -132,7 +133,7 @@ class Said(NamedTuple):
 
 
 class RouteRow:
-    """An event's row, with the applied count at its entry into the queue, and its due time, ms."""
+    """An event's row. It has the applied count when it entered the queue, and its due time, ms."""
 
     def __init__(self, born: int, due: int, routes: list[RoutedStream], labels: list[Said]) -> None:
         self.born = born
@@ -178,13 +179,13 @@ class RouteRow:
     def erased(self, label: Label) -> list[Routed]:
         """Return the outputs that erase the event in all its streams, or in the named one.
 
-        If in all, forget its labels. A stream may have a label of the event without its forecast: one that named the
-        stream was sent there.
+        If in all, its labels are forgotten. A stream may have a label of the event without a forecast: a label that
+        named the stream was sent there.
         """
         known = [(each.stream, each.target) for each in self.routes]
         known += [(said.stream, said.target) for said in self.labels if said.stream]
         there = [place for place in dict.fromkeys(known) if label.stream in ("", place[0])]
-        if not label.stream:  # else the other streams keep the revision numbers that they have seen
+        if not label.stream:  # otherwise the other streams keep the revision numbers that they have seen
             self.labels = []
             self.routes = [each._replace(known=0) for each in self.routes]
         return [
@@ -193,14 +194,14 @@ class RouteRow:
         ]
 
     def says(self, said: Said) -> bool:
-        """Whether an equal label is here, whenever it came."""
+        """Whether an equal label is in the row, whenever it came."""
         for each in self.labels:  # noqa: SIM110 - compiled, a generator costs more than the loop
             if each[1:] == said[1:]:
                 return True
         return False
 
     def accepted(self, j: int, stream: str) -> bool:
-        """Whether the ledger of a stream would accept label ``j`` after those before it."""
+        """Whether the ledger of a stream would accept label ``j`` after the labels before it."""
         taken = False
         last: Said | None = None
         for said in self.labels[: j + 1]:
@@ -215,7 +216,7 @@ class RouteRow:
         return taken
 
     def sent(self, event_id: str, j: int, headers: Headers = ()) -> list[Routed]:
-        """Return the outputs that label ``j`` caused when it came; ``headers``: headers of its record."""
+        """Return the outputs that label ``j`` caused when it came; ``headers``: those of its record."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False
@@ -231,7 +232,7 @@ class RouteRow:
     def joined(self, event_id: str, route: RoutedStream) -> list[Routed]:
         """Return the output that a route caused when it came: the label in force, from the first record that had it.
 
-        The ledger parks the last label of an event without a forecast. This is that label.
+        For an event without a forecast the ledger keeps the last label. This is that label.
         """
         first: int | None = None
         for j in range(route.known):

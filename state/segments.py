@@ -1,27 +1,27 @@
-"""Segments of a stream: their names, their values, and slots, which are small numbers of values."""
+"""Segments of a stream: their names, their values, and their slots, which are small numbers for values."""
 
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self, TypeGuard
 
-#: Most names of segments, and most pairs of them.
+#: The most names of segments, and the most pairs of them.
 MOST_NAMES: Final = 8
 MOST_PAIRS: Final = 8
-#: Longest name and longest value, bytes in UTF-8.
+#: Longest name and longest value, in UTF-8 bytes.
 LONGEST: Final = 64
 
-#: Slots of each name and pair. The slots of the k-th begin at k times this number; names come before pairs.
+#: Slots of each name and of each pair. Those of name or pair k begin at k times this number; names come before pairs.
 LIMIT: Final = 64
-#: Slot of all values that came when none was free; and, for a name, of events without a value.
+#: Slot of all values that came when no slot was free. For a name, the slot of events without a value.
 OTHER: Final = 0
 MISSING: Final = 1
-#: Most cached combinations of values, see `Dictionary.groups`.
+#: The most cached combinations of values, see `Dictionary.groups`.
 _KNOWN: Final = 4096
 _PAIR: Final = Struct("<BB")
 
 
 def check(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError, with what is allowed, unless a stream can have these segments."""
+    """Raise ValueError that says what is allowed, unless a stream can have these segments."""
     if len(names) > MOST_NAMES:
         raise ValueError(f"segments names {len(names)}, at most {MOST_NAMES} are allowed")
     for name in names:
@@ -54,10 +54,10 @@ def usable(value: object) -> TypeGuard[str]:
 class Segment(NamedTuple):
     """A segment as people read it."""
 
-    #: Name of the segment in the configuration; of a pair ``country*channel``.
+    #: Name of the segment in the configuration; for a pair ``country*channel``.
     name: str
-    #: Value of the segment in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a
-    #: slot.
+    #: Value of the segment in records; for a pair ``DE*web``. ``(missing)`` if there is none, ``(other)`` for all
+    #: values without a slot.
     value: str
 
 
@@ -68,8 +68,8 @@ class Dictionary:
     -----
     A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT` slots: 62 for
     the first values, one for all other values, one for events without a value. A pair has 63 for the first combinations
-    and one for all others. A combination is of slots, not of values. A slot is never given to another value, because
-    tickets and calibrators hold it.
+    and one for all others. A combination consists of slots, not of values. A slot is never given to another value,
+    because tickets and calibrators hold it.
 
     Bytes, little-endian: names (u8), each its length (u8) and its text; pairs (u8), each the numbers of its names (u8
     each); then of each name how many values have a slot (u8), each its length (u8) and its text, in the order of slots;
@@ -85,7 +85,7 @@ class Dictionary:
         self._of_names: list[dict[str, int]] = [{"": MISSING} for _ in self.names]
         self._of_pairs: list[dict[tuple[int, int], int]] = [{} for _ in self.pairs]
         self._known: dict[tuple[str, ...], tuple[int, ...]] = {}
-        #: Slots in use. The number rises with every change of the bytes.
+        #: Number of slots in use. It rises with every change of the bytes.
         self.taken = 0
 
     def groups(self, values: tuple[str, ...]) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ class Dictionary:
     def join(self, other: Self) -> dict[int, int]:
         """Add the values of another partition, as long as slots are free.
 
-        Returns the slot here by the slot there; the slot of other values if none was free.
+        Returns the slot here for each slot there: the slot of other values if none was free.
 
         ``other``: a dictionary of the same names and pairs.
         """
@@ -159,13 +159,13 @@ class Dictionary:
     def given(self) -> tuple[list[list[str]], list[list[tuple[int, int]]]]:
         """Return the values and combinations that have a slot, in the order of slots.
 
-        For each name these are values, from slot 2 on; for each pair combinations of slots within its names, from slot
-        1.
+        For each name these are values, from slot 2 on. For each pair they are combinations of its names' slots, from
+        slot 1 on.
         """
         return [list(slots)[1:] for slots in self._of_names], [list(crossed) for crossed in self._of_pairs]
 
     def segment(self, slot: int) -> Segment:
-        """Return what a slot stands for; LookupError if it is not in use."""
+        """Return the segment of a slot; LookupError if the slot is not in use."""
         k, within = divmod(slot, LIMIT)
         if k < len(self.names):
             return Segment(self.names[k], self._value(k, within))
@@ -192,7 +192,7 @@ class Dictionary:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is not that."""
+        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is damaged."""
         names, at = _read_texts(payload, 0)
         places, at = _read_pairs(payload, at)
         pairs = [(names[one], names[other]) for one, other in places]

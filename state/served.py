@@ -1,4 +1,4 @@
-"""A calibrator as it serves one stream."""
+"""A calibrator that serves one stream."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -14,14 +14,14 @@ _HEAD: Final = Struct("<HQQ")
 
 @dataclass(slots=True)
 class Served:
-    """A calibrator as it serves one stream."""
+    """A calibrator that serves one stream."""
 
     #: The recipe of the calibrator (`state.policy.Policy.recipe`), so that the row needs no configuration.
     recipe: str
     #: The calibrator.
     calibrator: Recalibrator
-    #: Sum over its outcomes of how many others it learnt between forecast and outcome. Divided by ``learnt`` it is the
-    #: mean number outstanding, which the bounds under delay need.
+    #: Total over its outcomes: how many others it learnt between the forecast and the outcome. Divided by ``learnt`` it
+    #: is the mean number outstanding, which the bounds under delay need.
     late: int = 0
     #: Event time of the forecast that ended the warm-up, ms, at least 1; 0 before.
     warmed_ms: int = 0
@@ -32,14 +32,14 @@ class Served:
         return cls(recipe, build(recipe, stream, coin))
 
     def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
-        """Return whether this forecast belongs to the warm-up; the first forecast that does not ends the warm-up.
+        """Return whether this forecast belongs to the warm-up; the first that does not ends the warm-up.
 
-        The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It also ends
-        after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A calibrator
-        that always serves raw scores has no warm-up.
+        The warm-up ends with the first forecast after an outcome was learnt whose served score is not the raw one. It
+        also ends after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A
+        calibrator that always serves raw scores has no warm-up.
 
         ``ts``: event time, ms.
-        ``covered``: whether most forecasts get a label, see `state.coverage`. While not, no warm-up ends.
+        ``covered``: whether most forecasts get a label, see `state.coverage`. While it is False, no warm-up ends.
         """
         if self.warmed_ms:
             return False
@@ -58,16 +58,16 @@ class Served:
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, coin: bytes = b"") -> "Served":
-        """Read a payload; without draws no coin is needed, see `state.policy.build`."""
+        """Read a payload. A calibrator without draws needs no coin, see `state.policy.build`."""
         n, late, warmed_ms = _HEAD.unpack_from(payload)
         end = _HEAD.size + n
-        recipe = intern(payload[_HEAD.size : end].decode())  # thousands of streams have the same
+        recipe = intern(payload[_HEAD.size : end].decode())  # thousands of streams have the same recipe
         served = cls(recipe, build(recipe, stream, coin), late, warmed_ms)
         served.calibrator.decode(payload[end:])
         return served
 
     @property
     def outstanding(self) -> int:
-        """Mean number of outcomes outstanding when one arrived, rounded up."""
+        """Mean number of outcomes outstanding when an outcome came, rounded up."""
         learnt = self.calibrator.learnt
         return -(-self.late // learnt) if learnt else 0

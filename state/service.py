@@ -1,4 +1,4 @@
-"""Services: one stream under one configuration, with the calibrators that serve it."""
+"""Services: one stream under one configuration, with the calibrators that it uses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,12 @@ from state.versions import Version, Versions
 
 @dataclass(slots=True, eq=False)
 class Learner:
-    """The calibrator of one stream and configuration, in any part: serving, formerly serving, or challenging."""
+    """The calibrator of one stream and configuration in any role: it serves, has served, or challenges."""
 
     config: str
     key: bytes
     served: Served
-    #: The same calibrator before its first outcome, once it is needed.
+    #: The same calibrator before its first outcome; made when it is needed.
     blank: Any = None
 
 
@@ -37,7 +37,7 @@ class ChallengerService:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """A service: one stream under one configuration, with everything that the hot path needs."""
+    """A service: one stream under one configuration, with all that the hot path needs."""
 
     stream: str
     kind: int
@@ -46,23 +46,23 @@ class Service:
     #: Names for ledger rows, from `state.ledger.names`.
     names: bytes
     learner: Learner
-    #: Which forecasts have a label; None if that does not matter. While most have none, nothing learnt is served.
+    #: Which forecasts have a label; None if that does not matter. While most have none, raw scores are served.
     coverage: Coverage | None
     #: The counts of the stream.
     counts: Live[StreamCounts]
-    #: All that have challenged it, by configuration; None before the first.
+    #: All calibrators that have challenged it, by configuration; None before the first.
     challengers: dict[str, ChallengerService] | None = None
-    #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
+    #: For an answered forecast: role and duration of its queue, how long its row is kept, and its status.
     role: int = EXPIRY
     due_ms: int = 0
     ttl_ms: int = 0
     status: int = ledger.ISSUED
     #: The present challengers.
     shadows: tuple[ChallengerService, ...] = ()
-    #: Slots of the segments that the stream has now; empty and None without segments.
+    #: The slots of the segments that the stream has now; empty and None without segments.
     layout: bytes = b""
     dictionary: Live[Dictionary] | None = None
-    #: Which labels teach, by their chance; None without chances.
+    #: Which labels teach, given their chances; None without chances.
     chances: Chances | None = None
     #: Whether forecasts that are answered now also count by weight.
     weighed: bool = False

@@ -1,4 +1,4 @@
-"""The services of a partition: working copies of calibrators, and of every other row of a stream."""
+"""The services of a partition: the working copies of calibrators, and of all other rows of streams."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ from state.service import ChallengerService, Learner, Service
 from state.stream_counts import StreamCounts
 from state.versions import OTHER, Version, Versions, line
 
-#: Bytes that a value of a stream takes in memory: a fixed part, and a part for each byte of its row.
+#: Bytes that a value of a stream takes in memory: a fixed number, and a number for each byte of its row.
 VALUE, VALUE_OF_ROW = 300, 6
 #: The value of a stream's row.
 Value = TypeVar("Value")
@@ -34,7 +34,7 @@ class Services:
     """The working copies of a partition's streams.
 
     ``opened``: called with each new service.
-    ``beside``: policies whose calibrators challenge every stream, in the place of its challengers; no two are equal.
+    ``beside``: policies, all different, whose calibrators challenge every stream in place of its own challengers.
     """
 
     def __init__(
@@ -46,28 +46,28 @@ class Services:
         self._beside = beside
         #: Values of rows that changed since the last checkpoint, by key.
         self.touched: dict[bytes, Any] = {}
-        #: The last checkpoint; rows of streams may still have to be packed.
+        #: The last checkpoint. Some rows of streams may not be packed yet.
         self.frozen = Changes()
-        #: The present service of each stream, by name; and the services that issued tickets, by the tickets' names.
+        #: The present service of each stream, by name. Then the services that issued tickets, by the tickets' names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
         #: The present service of each version of a model, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
-        #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
-        #: tickets.
+        #: The one live copy of each row's value, by stream and key. A promoted challenger still learns from its earlier
+        #: tickets, so there is only one.
         self._values: dict[str, dict[bytes, Any]] = {}
         self._held = 0
         #: The keys in `_by_names`, by stream.
         self._names: dict[str, tuple[bytes, ...]] = {}
 
     def of(self, stream: str) -> Service:
-        """Return the present service of a stream; the caller may change the stream's values."""
+        """Return the present service of a stream. The caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
     def of_version(self, stream: str, version: str, now_ms: int) -> Service:
-        """Return the service of a version at a stream time, ms; the caller may change the stream's values."""
+        """Return the service of a version at a stream time, ms. The caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         served = self._by_version.get(stream)
@@ -75,17 +75,17 @@ class Services:
         return found or self._open_version(stream, version, now_ms)
 
     def by(self, row: LedgerRow) -> Service:
-        """Return the service that answered a row's forecast; the caller may change the stream's values."""
+        """Return the service that answered a row's forecast. The caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(row.stream)
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
-        """Return the present services of all streams and versions that were used."""
+        """Return the present services of all streams and versions that were used so far."""
         return [*self._active.values(), *[each for served in self._by_version.values() for each in served.values()]]
 
     def live(self, stream: str, kind: Kind[Value], new: Callable[[], Value], *of: object) -> Live[Value]:
-        """Return the one working copy of a stream's row; ``new`` makes its value if there is no row.
+        """Return the one working copy of a stream's row. ``new`` makes its value if there is no row.
 
         ``of``: parts of its key after the stream.
         """
@@ -107,7 +107,7 @@ class Services:
         return self.live(stream, kinds.COUNTS, lambda: StreamCounts(stream, self._get))
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> ChallengerService:
-        """Return the challenger of a service; without a policy, one that a ticket names."""
+        """Return a challenger of a service; without a policy, one that a ticket names."""
         if service.challengers is None:
             service.challengers = {}
         challenger = service.challengers.get(config)
@@ -119,13 +119,13 @@ class Services:
         return challenger
 
     def blank(self, service: Service, learner: Learner) -> Any:  # noqa: ANN401 - a calibrator of any kind
-        """Return a learner's calibrator as it was before its first outcome."""
+        """Return the calibrator of a learner as it was before its first outcome."""
         if learner.blank is None:
             learner.blank = Served.fresh(learner.served.recipe, service.stream, self._policies.coin).calibrator
         return learner.blank
 
     def marker(self, service: Service) -> Marker:
-        """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
+        """Return the marker of a service. A stream without bands may still get labels of forecasts that had bands."""
         return service.marker or Marker(service.stream, None, self.live)
 
     def freeze(self, changes: Changes) -> None:
@@ -141,14 +141,14 @@ class Services:
     def trim(self, most: int) -> None:
         """Drop streams if more than ``most`` values are in memory; later calls drop more if that is not enough.
 
-        Streams with changes that are not packed yet stay: they are in use, and in memory anyway. Those that are dropped
-        are spread over all others. If one dropped what was not used for longest, streams that take turns, and are a few
-        more than the memory holds, would each be dropped just before its turn.
+        Streams with changes that are not packed yet stay, because they are in use and in memory anyway. The dropped
+        streams are spread over all others. Dropping the least recently used would be worse: if streams take turns, and
+        there are a few more than the memory holds, each would be dropped just before its turn.
         """
         excess = self._held - most
         if excess <= 0:
             return
-        excess += most // 64  # more than must be, because a call that drops looks through all streams
+        excess += most // 64  # drop more than necessary, because a call that drops looks through all streams
         touched, frozen = self.touched.keys(), self.frozen.streams
         for stream in list(islice(self._values, 0, None, max(self._held // excess, 1))):
             if excess > 0 and stream not in frozen and touched.isdisjoint(self._values[stream]):
@@ -172,7 +172,7 @@ class Services:
     def _open_version(self, stream: str, version: str, now_ms: int) -> Service:
         """Open a version of the model.
 
-        A new one takes a place of its own; if none is free, it shares that of `OTHER`.
+        A new version takes a place of its own. If no place is free, it shares that of `OTHER`.
         """
         policy = self._policy(stream)
         versions = self._versions(stream)
@@ -187,8 +187,8 @@ class Services:
         own = policy.of_version(version)
         known = versions.admit(version, own.config, now_ms)
         if known.config != own.config:
-            # The version's calibrator was configured anew. Rows of the old calibrator no longer count, nor do those of
-            # services that were opened for outcomes of its forecasts.
+            # The version's calibrator has a new configuration. Rows of the old calibrator no longer count, nor do those
+            # of services that were opened for outcomes of its forecasts.
             known.config, known.held = own.config, 0
             self._close(stream)
         service = self._opened_by(stream, own)
@@ -203,7 +203,8 @@ class Services:
     def _has_versions(self, stream: str, config: str) -> bool:
         """Whether a configuration may belong to a version of a stream's model.
 
-        The stream may have had versions before: its present configuration then belongs to none, an earlier one may.
+        The stream may have had versions earlier. Then its present configuration belongs to none, but an earlier one
+        may.
         """
         policy = self._policies.of(stream)
         if policy is not None and (policy.model_version or policy.config == config):
@@ -229,7 +230,7 @@ class Services:
         return None if key in self.touched and self.touched[key] is None else self._get(key)
 
     def release(self, row: LedgerRow) -> None:
-        """Note that the row of an answered forecast leaves the ledger: a version may wait for it."""
+        """Note that the row of an answered forecast leaves the ledger. A version may be waiting for that."""
         service = self._by_names.get(row.names)
         if not (self._has_versions(row.stream, row.config) if service is None else service.versions is not None):
             return
@@ -241,7 +242,7 @@ class Services:
             self.change(self.counts(row.stream))
 
     def _leave(self, stream: str, policy: Policy, versions: Versions, gone: Version) -> None:
-        """Remove the rows of a version that no ledger row names any more."""
+        """Remove the rows of a version when no ledger row names it any more."""
         del versions.of[gone.name]
         own = policy.of_version(gone.name)
         configs = [each.config for each in (own, *own.challengers)]
@@ -259,13 +260,13 @@ class Services:
         self._close(stream)
 
     def _close(self, stream: str) -> None:
-        """Forget the services of a stream's tickets and versions; its rows are read when it is opened again."""
+        """Forget the services of a stream's tickets and versions. Its rows are read again when it is opened again."""
         for names in self._names.pop(stream, ()):
             del self._by_names[names]
         self._by_version.pop(stream, None)
 
     def _places(self, stream: str, policy: Policy) -> list[tuple[bytes, int]]:
-        """Return layout and slot of the whole stream and of each segment."""
+        """Return layout and slot: of the whole stream, and of each segment."""
         if not policy.segments:
             return [kinds.WHOLE]
         known = self._dictionary(stream, policy).value
@@ -337,7 +338,8 @@ class Services:
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
-        # Outcomes may come before the first forecast. The earlier champion's outcomes are evidence on what serves now.
+        # Outcomes may come before the first forecast. Outcomes of the earlier champion are evidence about what serves
+        # now.
         follows = own is not None and (own.config == config or not own.model_version)
         if own is not None and own.marked and follows and kind == PROBABILITY:
             service.marker = Marker(stream, own, self.live)
@@ -345,7 +347,7 @@ class Services:
         return service
 
     def _learner(self, stream: str, config: str, policy: Policy | None) -> Learner:
-        """Return the calibrator of a stream and configuration. Without a row it is new, and needs its policy."""
+        """Return the calibrator of a stream and configuration. If it has no row it is new, and needs its policy."""
         key = kinds.CALIBRATOR.key(stream, config)
         values = self._values_of(stream)
         learner: Learner | None = values.get(key)

@@ -11,9 +11,9 @@ _PART: Final = Struct("<cI")
 
 
 class StreamCounts:
-    """The counts of a stream: its rows of all kinds that are a `Kind.part`, one of each.
+    """The counts of a stream: one row of each kind that is a `Kind.part`.
 
-    An event changes most of them. So they are read, kept and written as one row. A part stays bytes until it is asked
+    An event changes most of them. So they are read, kept and written as one row. A part stays packed until it is asked
     for.
 
     ``stream``: its name.
@@ -30,7 +30,7 @@ class StreamCounts:
     def __init__(self, stream: str, get: Get) -> None:
         self._stream = stream
         self._get = get
-        #: By letter: payloads of parts that nobody has asked for, and values of the others.
+        #: By letter: the payloads of parts that nobody has asked for, and the values of the others.
         self._parts: dict[bytes, Any] = {}
 
     def has(self, kind: Kind[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The steps of an event: forecasts are answered, tickets redeemed, labels revised.
+"""The steps of an event: a forecast is answered, its tickets are redeemed, its label is revised.
 
 `state.ledger.LIFE` says when each step happens, see `state.engine`.
 """
@@ -29,7 +29,7 @@ from state.versions import Version
 MEMORY = 512 << 20
 #: Assumed size of a stream's row before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
-#: Most rows of its stream that one event changes.
+#: The most rows of its stream that one event may change.
 STREAM_ROWS: Final = 8
 
 #: What a calibrator answers: p, draw and ticket.
@@ -41,9 +41,9 @@ _ABSENT: Final = LedgerRow(ledger.NONE, 0)
 class Tickets(Fold):
     """The working copy of one partition's state, and the steps that change it.
 
-    ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
+    ``get``: reads a row by key, as the checkpoints so far have stored it. None: rows stay in memory until they leave.
     ``observer``: gets all events; None: the counts of a worker.
-    ``beside``: for `state.services.Services`.
+    ``beside``: as in `state.services.Services`.
     ``memory``: returns how many bytes it may have for values of streams and rows of entities; None: `MEMORY`.
     """
 
@@ -61,11 +61,12 @@ class Tickets(Fold):
         self._given = observer
         self._beside = beside
         largest = max([policy.row_bytes for policy in policies.all], default=0)
-        #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
+        #: Average size in bytes of a ledger row, and of a stream's row, at the last checkpoint.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
-        #: Bytes that a value of a stream takes in memory, by the average size of their rows at the last checkpoint.
+        #: Bytes that a value of a stream takes in memory. It follows from the average size of rows at the last
+        #: checkpoint.
         self._value_bytes = VALUE + VALUE_OF_ROW * max(STREAM_BYTES, largest // 2)
-        #: Bytes of queues and fence in the last checkpoint.
+        #: Bytes of queues and of the fence in the last checkpoint.
         self._queued = 0
         super().__init__(_nothing if get is None else get)
 
@@ -73,11 +74,11 @@ class Tickets(Fold):
         """Forget everything since the last checkpoint."""
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
-        #: Compiled, `Counting` is called without a look-up.
+        #: As its class is compiled, `Counting` is called without a look-up.
         self._observer: Counting | Observer = (
             Counting(self._policies, self._services) if self._given is None else self._given
         )
-        #: Ledger rows that changed since the last checkpoint, by key; None if one left.
+        #: Ledger rows that changed since the last checkpoint, by key; None for a row that left.
         self._rows: dict[bytes, LedgerRow | None] = {}
         super().reset()
 
@@ -86,7 +87,7 @@ class Tickets(Fold):
 
     @property
     def services(self) -> Services:
-        """What serves the streams."""
+        """The services of the streams."""
         return self._services
 
     @property
@@ -95,7 +96,7 @@ class Tickets(Fold):
         return self._rows
 
     def begin(self) -> None:
-        """Begin a batch, as `Fold.begin` does; drop what takes more memory than it may."""
+        """Begin a batch, as `Fold.begin` does. Drop values that take more memory than allowed."""
         super().begin()
         if self._stored:
             self._services.trim(max(self._bytes - self._entities.held, 0) // self._value_bytes)
@@ -109,13 +110,13 @@ class Tickets(Fold):
     def full(self) -> bool:
         """Whether changes since the last checkpoint take half of the memory.
 
-        The other half is for the changes of the last one.
+        The other half is for changes of the last checkpoint.
         """
         changed = len(self._services.touched) * self._value_bytes + self._entities.changed
         return changed > self._bytes // 2
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return what `checkpoint` does, with most rows still to be packed; see `Fold.freeze`."""
+        """Return what `checkpoint` does, but with most rows still to be packed; see `Fold.freeze`."""
         events, size, values, of_streams = self._services.frozen.sizes
         if events:
             self._ledger_bytes = max(size // events, LEDGER_BYTES)
@@ -143,7 +144,7 @@ class Tickets(Fold):
         return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
 
     def _row(self, key: bytes) -> LedgerRow:
-        """Return the row of an event, `_ABSENT` without one; a caller that changes it adds it to the changed rows."""
+        """Return the row of an event, or `_ABSENT`. A caller that changes it adds it to the changed rows."""
         if key in self._rows:
             return self._rows[key] or _ABSENT
         frame = self._get(key) if self._stored else None
@@ -202,7 +203,7 @@ class Tickets(Fold):
         return row
 
     def _answered(self, forecast: Forecast, row: LedgerRow, calibrator: str, config: str, said: Said) -> None:
-        """Answer a forecast with what its row has, the first time and again."""
+        """Answer a forecast from its row; a repeated one gets the same answer."""
         band, points, low, high, why = said
         served = (
             forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, calibrator, config, row.version,
@@ -212,19 +213,19 @@ class Tickets(Fold):
         self._effects.answered[forecast.stream] += 1
 
     def _serving(self, forecast: Forecast) -> Service:
-        """Return what serves a forecast."""
+        """Return the service that answers a forecast."""
         if forecast.version:
             return self._services.of_version(forecast.stream, forecast.version, self.fence.stream_time)
         return self._services.of(forecast.stream)
 
     def _count(self, service: Service, version: Version, raw: float, ts: int) -> None:
-        """Count a forecast of a version; carry the map of the version before over when that is due."""
+        """Count a forecast of a version. Carry the map of the previous version over when that is due."""
         version.observe(raw, self.fence.stream_time)
         served = service.learner.served
         carried = cast("CarriedOver", served.calibrator)
         if carried.due(version.forecasts):
             self._services.carry(service)
-            if carried.line.seen and not served.warmed_ms:  # from here on it serves something learnt
+            if carried.line.seen and not served.warmed_ms:  # from here on, something learnt is served
                 served.warmed_ms = max(ts, 1)
 
     def _groups(self, dictionary: Live[Dictionary], values: tuple[str, ...]) -> tuple[int, ...]:
@@ -258,7 +259,7 @@ class Tickets(Fold):
         name: bytes,
         groups: tuple[int, ...],
     ) -> list[ledger.Shadow]:
-        """Ask every challenger; return the tickets."""
+        """Ask every challenger for an answer; return the tickets."""
         tickets: list[ledger.Shadow] = []
         coverage = service.coverage
         for challenger in service.shadows:
@@ -285,7 +286,7 @@ class Tickets(Fold):
         name: bytes,
         groups: tuple[int, ...],
     ) -> tuple[Any, Any, bytes]:
-        """Return a calibrator's answer before its first outcome, with a ticket from which it learns as usual."""
+        """Return a calibrator's answer as before its first outcome, with a ticket from which it learns as usual."""
         p, draw, _ = self._services.blank(service, learner).predict(raw, x, name, groups)
         return p, draw, learner.served.calibrator.unserved(ticket)
 
@@ -306,7 +307,7 @@ class Tickets(Fold):
         event_id: str,
         carried: events.Carried | None = None,
     ) -> None:
-        """Redeem a row's tickets once, by its label: the champion learns, and the challengers."""
+        """Redeem a row's tickets once, with its label: the champion and the challengers learn."""
         y, ts, effects, stream, touched = row.y, row.resolved_ts, self._effects, service.stream, self._services.touched
         implied = row.as_of == ledger.UNSAID
         if (row.entity or service.chances is not None) and not self._teaches(service, row, event_id):
@@ -346,7 +347,7 @@ class Tickets(Fold):
     def _revise(
         self, row: LedgerRow, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
     ) -> None:
-        """Replace a label that was learnt, in all counts, and output the change."""
+        """Replace a label that was learnt in all counts, and output the change."""
         service, y, touched = self._services.by(row), row.y, self._services.touched
         said = (
             record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,
@@ -360,7 +361,7 @@ class Tickets(Fold):
                 service.marker.revise(row, y - was, touched)
             if service.version is not None:
                 service.version.revise(row.raw, row.p, was, y)
-            row.frozen = row.frozen or service.frozen  # a label that was not learnt is not revised later
+            row.frozen = row.frozen or service.frozen  # a label that was not learnt cannot be revised later
             if not row.frozen:
                 service.learner.served.calibrator.revise(row.ticket, was, y)
                 self._touch(service.learner)
@@ -372,7 +373,7 @@ class Tickets(Fold):
         self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
     def _teaches(self, service: Service, row: LedgerRow, event_id: str) -> bool:
-        """Whether an outcome teaches: see `state.chances` and `state.entities`."""
+        """Whether an outcome teaches, see `state.chances` and `state.entities`."""
         z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
         if chances is not None and not chances.teaches(z, row.chance, event_id.encode()):
             return False
@@ -386,7 +387,7 @@ class Tickets(Fold):
         self._outputs.append(rejected)
 
     def _with_forecast(self, letter: Rejected, forecast: Forecast) -> Rejected:
-        """Return a dead letter with its forecast, if any stream has dead forecasts answered with raw scores."""
+        """Return a dead letter with its forecast, if any stream answers dead forecasts with raw scores."""
         return letter._replace(forecast=forecast) if self._policies.answering else letter
 
 

@@ -1,16 +1,17 @@
-"""Versions of a stream's model: which are in use, and how a new one begins.
+"""Versions of a stream's model: which are in use, and how a new version begins.
 
-A stream with ``model_version`` has a calibrator for each version (`state.policy.Policy.of_version`). Outcomes teach the
-version that was answered. A new version has no outcomes, and its labels may come weeks later. So it starts with the map
-of the version before, *carried over by ranks*: at equal risk, both versions have the same share of scores above.
+A stream with ``model_version`` has a calibrator for each version (`state.policy.Policy.of_version`). An outcome teaches
+the version that made the forecast. A new version has no outcomes, and its labels may come weeks later. So it starts
+with the map of the version before, *carried over by ranks*: at equal risk, both versions have the same share of scores
+above it.
 
     g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
 
 The line that fits g best is carried over: by least squares, weighted by the information of the scores. This needs no
 outcome. The versions may score side by side or one after the other. If the version before goes on scoring, its scores
-since the new one began are compared: of the same events, or of the same time. If it stops and the population changes at
-that moment, g is off by the change until outcomes come: see docs/explanation/calibrators.md, *A new version of the
-model*.
+since the new one began are compared: they are of the same events, or of the same time. If it stops and the population
+changes at that moment, g is off by the change until outcomes come: see docs/explanation/calibrators.md, *A new version
+of the model*.
 """
 
 import math
@@ -27,18 +28,17 @@ from state.odds import log_odds, probability
 from state.scoring.ages import DAY_MS
 from state.scoring.distribution import CELLS, EDGES
 
-#: Most versions of a stream with a calibrator of their own; all others share one of this name.
+#: The most versions of a stream with a calibrator of their own. All others share one of this name.
 MOST: Final = 8
 OTHER: Final = "(other)"
-#: Forecasts after which a version's counts are halved, so they hold its last 4,096 to 8,192 forecasts.
+#: Forecasts after which a version's counts are halved, so that they hold its last 4,096 to 8,192 forecasts.
 COUNTED: Final = 8192
 #: Least and largest slope of a carried line.
 FLAT: Final = 0.05
 STEEP: Final = 20.0
-#: Versions are compared at ranks with at least this many forecasts on either side.
+#: Versions are compared at ranks that have at least this many forecasts on either side.
 BEYOND: Final = 5.0
-#: A version counts as scoring beside a new one if its forecasts since the new one began are this share of the new
-#: one's.
+#: A version scores beside a new one if its forecasts since the new one began are at least this share of the new one's.
 BESIDE: Final = 0.5
 
 _COUNT: Final = Struct("<B")
@@ -67,7 +67,7 @@ class CarriedLine(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """Counts of one version, apart from what its calibrator learnt."""
+    """Counts of one version. What its calibrator learnt is not here."""
 
     #: Name of the version in records.
     name: str
@@ -75,7 +75,7 @@ class Version:
     config: str
     #: Number of its forecasts.
     forecasts: int = 0
-    #: Stream time of its first and its last forecast, ms.
+    #: Stream time of its first and of its last forecast, ms.
     first_ms: int = 0
     last_ms: int = 0
     #: Number of ledger rows that it answered.
@@ -84,14 +84,14 @@ class Version:
     after: str = ""
     #: How many of its forecasts have an outcome that counts.
     outcomes: int = 0
-    #: Sums over these of raw and served forecasts, of outcomes, and of raw minus served log loss, nats.
+    #: Sums over these forecasts: raw and served forecasts, outcomes, and raw minus served log loss in nats.
     raw: float = 0.0
     served: float = 0.0
     ones: float = 0.0
     gain: float = 0.0
-    #: Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
+    #: Its last raw forecasts, counted by cell of `state.scoring.distribution.EDGES`.
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
-    #: Those of ``cells`` that came since the latest new version began.
+    #: The forecasts of ``cells`` that came since the latest new version began.
     beside: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:
@@ -151,9 +151,9 @@ class Versions:
         self.of: dict[str, Version] = {}
 
     def admit(self, name: str, config: str, now_ms: int) -> Version:
-        """Return a version, a new one if unknown; ``config`` is its calibrator's.
+        """Return a version; a new one if it is unknown. ``config`` is that of its calibrator.
 
-        There is place for `MOST` versions. The caller removes the `gone` ones, and asks whether it is `full`.
+        There are `MOST` places. The caller removes `gone` versions, and asks whether places are `full`.
         """
         found = self.of.get(name)
         if found is None:
@@ -175,9 +175,9 @@ class Versions:
         return len(self.of) - (OTHER in self.of) >= MOST
 
     def before(self, new: Version) -> Version | None:
-        """Return the version whose map a new one begins with; None if there is none, or nothing to compare.
+        """Return the version whose map a new one begins with; None if there is none, or if it cannot be compared.
 
-        It is the version with most forecasts among those that scored on the last day with forecasts.
+        It is the one with most forecasts, among the versions that scored on the last day with forecasts.
         """
         own = [each for each in self.of.values() if each is not new and each.name != OTHER and sum(each.cells) >= FEW]
         if new.after:
@@ -203,7 +203,7 @@ class Versions:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is not that."""
+        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is damaged."""
         made, at = cls(), _COUNT.size
         for _ in range(payload[0]):
             head = _VERSION.unpack_from(payload, at)
@@ -222,7 +222,7 @@ class Versions:
 def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
     """Return the line that carries the map of a version over to a new one, see the module.
 
-    ``new, old``: each with forecasts in its cells.
+    ``new, old``: both have forecasts in their cells.
     ``answer``: the old version's present map, from [0, 1] to [0, 1].
     """
     total = sum(new.cells)
@@ -252,7 +252,7 @@ def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
 
 
 def _quantile(cells: Sequence[int], share: float) -> float:
-    """Return the log-odds below which a share of the counts lies, spread evenly within a cell."""
+    """Return the log-odds below which a share of the counts lies. Counts are spread evenly within a cell."""
     wanted = share * sum(cells)
     for (low, high), n in zip(_ENDS, cells, strict=True):
         if n and wanted <= n:

@@ -1,12 +1,12 @@
 """Witnesses: records far ahead of stream time. Stream time follows them only when several agree.
 
 Rows expire and forecasts mature in stream time, which never falls. So one record from a clock that runs ahead must not
-move it. A record more than `SLACK` ahead is a witness, and the time stays. When `SEVERAL` witnesses have come, stream
-time moves to the earliest of them, then on with each that is within the slack. So after a quiet night three records are
-enough. A single witness is forgotten after `MEMORY` applied records.
+move it. A record more than `SLACK` ahead is a witness and does not move stream time. When `SEVERAL` witnesses have
+come, stream time moves to the earliest of them, then on to each that is within the slack. So after a quiet night three
+records are enough. A single witness is forgotten after `MEMORY` applied records.
 
-Entries of expiry queues are ordered by stream time. So the entry of a witness's row waits here until stream time has
-reached the witness, or the witness is forgotten.
+Entries of expiry queues are ordered by stream time. So the entry of a witness's row waits here until stream time
+reaches the witness, or the witness is forgotten.
 """
 
 from struct import Struct
@@ -17,7 +17,7 @@ from state.fence import Fence
 from state.frames import CorruptFrame
 from state.kind import Form, Kind, Moves
 
-#: Most that one record may move stream time, ms.
+#: The most that one record may move stream time, ms.
 SLACK: Final = 300_000
 #: Records that must agree before stream time moves further.
 SEVERAL: Final = 3
@@ -29,7 +29,7 @@ _NO_ROLE: Final = 0xFF
 
 
 class WaitingEntry(NamedTuple):
-    """A waiting entry of an expiry queue: arguments of `state.expiry.Expiry.push`."""
+    """An entry that waits for an expiry queue: the arguments of `state.expiry.Expiry.push`."""
 
     role: int
     ttl_ms: int
@@ -66,7 +66,7 @@ class Witnesses:
         self._changed = True
 
     def follow(self, ts: int, fence: Fence, expiry: Expiry) -> None:
-        """Move stream time by a record of ``ts``, ms, that is far ahead, or that comes while witnesses wait."""
+        """Move stream time by a record with time ``ts`` (ms) that is far ahead, or that comes while witnesses wait."""
         if ts - fence.stream_time > SLACK:
             self.add(ts, fence.applied)
         else:
@@ -74,7 +74,7 @@ class Witnesses:
         self.settle(fence, expiry)
 
     def settle(self, fence: Fence, expiry: Expiry) -> None:
-        """Release the witnesses that stream time has reached, or that are forgotten; stream time may follow them."""
+        """Release the witnesses that stream time has reached or that are forgotten. Stream time may follow them."""
         remembered = [each for each in self.waiting if fence.applied - each.applied <= MEMORY]
         gone = [each for each in self.waiting if fence.applied - each.applied > MEMORY]
         remembered.sort(key=lambda witness: witness.ts)
@@ -97,7 +97,7 @@ class Witnesses:
             self._changed = True
 
     def hold(self, entry: WaitingEntry) -> None:
-        """Keep the queue entry of the last witness's row."""
+        """Keep the queue entry of the row that the last witness made."""
         self.waiting[-1] = self.waiting[-1]._replace(entry=entry)
         self._changed = True
 

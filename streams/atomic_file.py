@@ -1,7 +1,7 @@
-"""Write files completely or not at all, without following links.
+"""Writes files completely or not at all, without following links.
 
 In a directory where others may write, somebody could put a link at a name that can be guessed. So a new file gets a
-random name. It must not exist yet, and it must not be a link.
+random name. No file or link of that name may exist.
 """
 
 import os
@@ -35,7 +35,7 @@ def beside(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 
 
 def replace(new: Path, path: Path) -> None:
-    """Rename a file, replacing ``path``, and wait until the new name is on disk; the content must be on disk before."""
+    """Rename a file, replacing ``path``, and wait until the new name is on disk. The content must already be there."""
     new.replace(path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -46,7 +46,7 @@ def replace(new: Path, path: Path) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces ``path`` at the end; after an exception ``path`` is unchanged.
+    """Open a new file that replaces ``path`` at the end. After an exception ``path`` is unchanged.
 
     If ``path`` is a link, the link is replaced, not followed.
 
@@ -67,7 +67,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append a line to a file, which must not be a link, and wait until the line is on disk.
+    """Append a line to a file, which must not be a link. Wait until the line is on disk.
 
     Raises OSError if the line cannot be written.
     """
@@ -79,9 +79,9 @@ def append(path: Path, line: bytes) -> None:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects that `append` wrote, the first one first; an empty one for a line that is cut.
+    """Return the JSON objects that `append` wrote, the oldest first. A line that is cut gives an empty object.
 
-    Raises OSError if the file cannot be read; one that is not there has no lines.
+    Raises OSError if the file cannot be read. A missing file has no lines.
     """
     found: list[dict[str, Any]] = []
     for line in path.read_bytes().splitlines() if path.exists() else ():

@@ -1,1 +1,1 @@
-"""The status page of a worker, and the same as JSON."""
+"""The status page of a worker, and its content as JSON."""

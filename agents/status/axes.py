@@ -1,4 +1,4 @@
-"""Axes: they map values to positions in a picture, and place the ticks."""
+"""Axes. They map values to positions in a picture, and place the ticks."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from state.odds import log_odds
 Tick = tuple[float, str]
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
-#: Steps of an axis of times up to days, ms.
+#: Steps of an axis of times, up to days, ms.
 _STEPS: Final = (
     *(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(n * _S for n in (1, 2, 5, 10, 15, 30)),
@@ -26,7 +26,7 @@ _STEPS: Final = (
 
 @dataclass(frozen=True)
 class Scale(ABC):
-    """An axis from ``first`` to ``last`` in units of the picture; ``last`` is smaller if values grow upwards.
+    """An axis from ``first`` to ``last`` in units of the picture. If values grow upwards, ``last`` is the smaller one.
 
     ``low, high``: the values at its ends.
     """
@@ -37,7 +37,7 @@ class Scale(ABC):
     last: float
 
     def at(self, value: float) -> float:
-        """Return the position of a value; beyond the axis, that of its end."""
+        """Return the position of a value; for one beyond the axis, that of the axis's end."""
         return self.first + (self.last - self.first) * min(max(self.part(value), 0.0), 1.0)
 
     @abstractmethod
@@ -46,12 +46,12 @@ class Scale(ABC):
 
     @abstractmethod
     def ticks(self, most: int = 6) -> list[Tick]:
-        """Return about so many ticks, in order."""
+        """Return about this many ticks, in order."""
 
 
 @dataclass(frozen=True)
 class Linear(Scale):
-    """An axis of numbers with ticks at round numbers; ``say`` makes the text of ticks, None: plain numbers."""
+    """An axis of numbers, with ticks at round numbers. ``say`` makes the text of ticks; None: plain numbers."""
 
     say: Callable[[float], str] | None = None
 
@@ -72,14 +72,14 @@ class Linear(Scale):
 
 @dataclass(frozen=True)
 class Log(Scale):
-    """A logarithmic axis, whose ticks are powers of ten; 0 and below are at its low end."""
+    """A logarithmic axis with ticks at powers of ten. 0 and negative numbers are at its low end."""
 
     def part(self, value: float) -> float:
         """Return the part below a value."""
         return math.log(value / self.low) / math.log(self.high / self.low) if value > self.low else 0.0
 
     def ticks(self, most: int = 6) -> list[Tick]:
-        """Return ticks at powers of ten; on a long axis only every second or third."""
+        """Return ticks at powers of ten. On a long axis only every second or third power has a tick."""
         low, high = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
         step = max(1, math.ceil((high - low + 1) / most))
         return [(10.0**n, f"{10.0**n:.{max(0, -n)}f}") for n in range(low, high + 1, step)]
@@ -91,7 +91,7 @@ class LogOdds(Scale):
 
     @classmethod
     def of(cls, values: Iterable[float], first: float, last: float) -> "LogOdds":
-        """Return an axis that covers all values, except those outside [1e-5, 1 - 1e-5]; it ends at ticks."""
+        """Return an axis that covers all values within [1e-5, 1 - 1e-5]. It ends at ticks."""
         known = [min(max(each, _LEAST), 1.0 - _LEAST) for each in values]
         low, high = min(known, default=_LEAST), max(known, default=1.0 - _LEAST)
         first_tick = max((n for n, each in enumerate(_ODDS) if each <= low * (1.0 + 1e-9)), default=0)

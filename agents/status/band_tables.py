@@ -1,4 +1,4 @@
-"""The tables of bands: by the model's and by the served score, by day and by segment."""
+"""The tables of bands: by the model's score and by the served score, by day and by segment."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ _WORDS: Final = {"raw": "model", "calibrated": "served"}
 def banded(described: Described, title: str = "") -> Iterator[ScoreTable]:
     """Yield the bands by the raw and by the served score, by day and by segment; ``title`` begins their titles.
 
-    Those of a replay have forecasts for a day instead of all.
+    In a replay, forecasts are given for a day, not in total.
     """
     replayed = "day" in described["bands"][0]["raw"]
     costs = any(each["raw"]["cost"] is not None for each in described["bands"])

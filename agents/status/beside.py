@@ -1,4 +1,4 @@
-"""What the page of ``trueup run`` shows of router and intake, which run beside the worker and are asked by HTTP."""
+"""What the page of ``trueup run`` shows of router and intake. They run beside the worker, and are asked by HTTP."""
 
 from base64 import b64encode
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ class OtherStages:
     ports: Mapping[str, int]
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the state of each stage, and for each of its inputs what records became.
+        """Return the state of each stage, and, for each of its inputs, what its records became.
 
         Counts are ``since`` the stage's start, s since 1970.
         """

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 __all__ = ("Markup", "coordinate", "join", "prose", "quoted", "tag", "text", "visible")
 
-#: Characters that are invisible, or move visible ones: controls, format (bidirectional overrides among them),
-#: separators of lines, private use, surrogates, unassigned.
+#: Characters that are invisible or move visible ones: controls, formats (such as bidirectional overrides), line
+#: separators, private use, surrogates, unassigned.
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 #: Elements without content.
 _VOID: Final = frozenset(("meta", "br", "wbr"))
@@ -24,7 +24,8 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
     """Return an element.
 
     ``children``: text and markup; None is left out.
-    ``attributes``: by name; ``class_`` is ``class``, other underlines are hyphens; no None; numbers by `coordinate`.
+    ``attributes``: by name. ``class_`` is ``class``, other underscores are hyphens. None is left out; numbers go
+    through `coordinate`.
 
     Examples
     --------
@@ -42,7 +43,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
 
 
 def join(*children: Child) -> Markup:
-    """Return children one after another."""
+    """Return the children one after another."""
     return Markup("".join(map(text, filter(None, children))))
 
 
@@ -68,7 +69,7 @@ def quoted(value: str | float) -> str:
 
 
 def visible(value: str) -> str:
-    """Return text with every character visible; a name from a record may hold any character."""
+    """Return text with every character visible. A name in a record may hold any character."""
     if value.isascii() and value.isprintable():
         return value
     return "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in value)

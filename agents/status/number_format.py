@@ -15,14 +15,14 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s
 
 
 def cell(value: float | None, said: str) -> Markup:
-    """Return a number with its full value in an attribute, so that programs can read the page, too."""
+    """Return a number with its full value in an attribute, so that programs can also read the page."""
     if value is None or not math.isfinite(value):
         return tag("span", NONE)
     return tag("data", said, value=repr(value))
 
 
 def valued(said: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a format with the full value in an attribute."""
+    """Return a format that also writes the full value into an attribute."""
     return lambda value, *more: cell(value, "" if value is None else said(value, *more))
 
 
@@ -32,7 +32,7 @@ def score(value: float | None) -> str:
 
 
 def signed(value: float | None, decimals: int = 4) -> str:
-    """Return a difference with its sign; if it rounds to 0, without.
+    """Return a difference with its sign, or without a sign if it rounds to 0.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def difference(value: float, low: float, high: float) -> tuple[str, str, str]:
 
 
 def count(value: int | None) -> str:
-    """Return a count with thousands apart."""
+    """Return a count with its thousands separated."""
     return NONE if value is None else f"{value:,}".replace("-", "−")
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent, one decimal; <0.1% or >99.9% if less than .0005 from 0 or 1, but not there.
+    """Return a share in percent with one decimal; <0.1% or >99.9% if less than .0005 from 0 or 1, but not there.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def share(value: float | None) -> str:
 
 
 def points(value: float | None) -> str:
-    """Return a rate in percent points, without the sign of percent."""
+    """Return a rate in percentage points, without a percent sign."""
     return percent(value).removesuffix("\N{NO-BREAK SPACE}%")
 
 
@@ -106,7 +106,7 @@ def percent(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Return a time span in the largest unit it fills.
+    """Return a time span in the largest unit that it fills.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def duration(ms: float | None) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """Return a time in UTC; the first or last time of the calendar for times beyond it."""
+    """Return a time in UTC. Times beyond the calendar become its first or last time."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -148,7 +148,7 @@ def minute(ms: int) -> str:
 
 
 def period(start_ms: int, end_ms: int) -> str:
-    """Return two times as one span: by days, or by minutes if they are within two days."""
+    """Return two times as one span: with days, or with minutes if they are within two days."""
     if end_ms - start_ms > 2 * 86_400_000:
         return f"{day(start_ms)} – {day(end_ms)}"
     first, last = minute(start_ms), minute(end_ms)

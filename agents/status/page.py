@@ -28,7 +28,7 @@ _ICON: Final = (
 
 
 def environment(*folders: Path) -> Environment:
-    """Return a renderer for the templates of some folders. It escapes all text, and spells out invisible characters."""
+    """Return a renderer for the templates in some folders. It escapes all text and spells out invisible characters."""
     made = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
@@ -53,7 +53,7 @@ def named(text: str) -> str:
 
 
 def style(*files: Path) -> str:
-    """Return the style sheet that all pages share, with ``files`` behind it."""
+    """Return the style sheet that all pages share, followed by ``files``."""
     return "".join(each.read_text() for each in (TEMPLATES / "base.css", *files))
 
 
@@ -68,7 +68,7 @@ _PAGES: Final = environment()
 
 
 def render(name: str, worker: Mapping[str, Any], **more: Any) -> str:  # noqa: ANN401 - any value of the templates
-    """Return a page by its template; ``worker``: from `Readings.worker`."""
+    """Return a page, made from its template. ``worker`` comes from `Readings.worker`."""
     return _PAGES.get_template(name).render(
         style=Markup(_STYLE),
         script=Markup(_SCRIPT),

@@ -13,9 +13,9 @@ from agents.status.readings import Readings, summary
 
 log = logging.getLogger("trueup")
 
-#: Streams on a page for people; most streams in one answer for programs, and the default number.
+#: Streams on a page for people; the most streams in one answer for programs, and the default number.
 CARDS, MOST, USUAL = 24, 1000, 100
-#: Up to this many streams have pictures in the list.
+#: The list has pictures if it has at most this many streams.
 PICTURED: Final = 6
 API: Final = "/api/streams"
 
@@ -34,13 +34,13 @@ class _Refused(Exception):  # noqa: N818 - carries an answer, no defect
 
 
 class Pages:
-    """Answers for one worker's readings; one thread at a time may ask it."""
+    """Answers requests from one worker's readings. Only one thread at a time may ask it."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 
     def __call__(self, path: str, query: str) -> Response:
-        """Return the answer of a path with a query."""
+        """Return the answer for a path with a query."""
         worker = self._readings.worker
         try:
             self._readings.mirror.refresh()
@@ -126,7 +126,7 @@ class Pages:
         described = []
         for name in names:
             each = self._readings.stream(name)
-            if each is not None:  # a partition may leave between the requests for names and for contents
+            if each is not None:  # a partition may leave after the names were read
                 described.append(each)
         return described
 

@@ -1,4 +1,4 @@
-"""The pictures that the status page and the report share: over time, the map from raw to served, reliability."""
+"""The pictures that the status page and the report share: means over time, the map from raw to served, reliability."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -9,11 +9,11 @@ from agents.status.number_format import count, percent
 from agents.status.plot import MARGINS, Plot, padded
 from state.scoring.wilson import wilson
 
-#: Rates are drawn in log-odds if the smallest is below this share of the largest.
+#: Rates are drawn in log-odds if the smallest is less than this share of the largest.
 APART: Final = 0.25
-#: Bins with fewer events are not drawn: their intervals span most of the axis.
+#: Bins with fewer events are not drawn, because their intervals span most of the axis.
 FEWEST: Final = 10
-#: Meaning of colours, in the order of drawing.
+#: What colours mean, in the order of drawing.
 WORDS: Final = {"raw": "model", "calibrated": "served", "draw": "drawn", "truth": "came true"}
 
 
@@ -30,7 +30,7 @@ class Period(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """The time in its middle."""
+        """The middle of its time."""
         return (self.start_ms + self.end_ms) / 2
 
 
@@ -63,7 +63,7 @@ def mapping(
     label: str,
     side: float = 190.0,
 ) -> Markup:
-    """Draw served scores over raw ones: a line for each name, with its style and points."""
+    """Draw served scores against raw ones: a line for each name, with its style and points."""
     left, top, right, bottom = MARGINS
     points = [point for *_, line in lines for point in line]
     x = LogOdds.of([raw for raw, _ in points], left, left + side)
@@ -84,7 +84,7 @@ def reliability(
     words: Mapping[str, str] = WORDS,
     side: float = 300.0,
 ) -> Markup:
-    """Draw observed rates over forecasts, with Wilson's 95 % intervals; in log-odds for rare events.
+    """Draw observed rates against forecasts, with Wilson's 95 % intervals; in log-odds for rare events.
 
     ``curves`` are by style of the line; ``words`` is the legend of styles.
     """
@@ -109,7 +109,7 @@ def reliability(
 
 
 def coverage(scored: Mapping[str, Any], label: str) -> Markup:
-    """Draw for each quantile the share of outcomes at or below it, over its level."""
+    """Draw, for each quantile, the share of outcomes at or below it against its level."""
     (left, top, right, bottom), side = MARGINS, 300.0
     x, y = Linear(0.0, 1.0, left, left + side), Linear(0.0, 1.0, top + side, top)
     plot = Plot(left + side + right, top + side + bottom, x, y, label)
@@ -125,7 +125,7 @@ def coverage(scored: Mapping[str, Any], label: str) -> Markup:
 
 
 def _rates(values: Sequence[float], first: float, last: float) -> Scale:
-    """Return an axis for rates; in log-odds if they are far apart or rare."""
+    """Return an axis for rates. It is in log-odds if the rates are rare or far apart."""
     if not values or (min(values) >= APART * max(values) and max(values) > APART / 10):
         low, high = padded(values, zero=False, room=0.15)
         return Linear(max(low, 0.0), min(high, 1.0), first, last, percent)

@@ -7,21 +7,21 @@ from typing import Final
 from agents.status.axes import Scale
 from agents.status.markup import Markup, tag
 
-#: A point in values of the axes.
+#: A point in the axes' values.
 XY = tuple[float, float]
 
 #: Room around the axes for words, in units: left, top, right, bottom.
 MARGINS: Final = (52.0, 27.0, 14.0, 38.0)
-#: Wider pictures shrink on a phone, so their words are made larger there.
+#: Wider pictures shrink on a phone, so their words are larger there.
 BROAD: Final = 400.0
-#: Width of a letter in a tick's text, in units.
+#: Width of a letter in the text of a tick, in units.
 _WIDE: Final = 7.0
 
 
 class Plot:
-    """Axes, and what is drawn between them in the order of the calls.
+    """Axes, and what is drawn between them, in the order of the calls.
 
-    ``width, height``: of the whole picture, in units; a unit is about a pixel.
+    ``width, height``: those of the whole picture, in units; a unit is about a pixel.
     ``x, y``: axes; their ends lie inside the picture.
     ``label``: what the picture shows, for those who do not see it.
     """
@@ -33,13 +33,13 @@ class Plot:
         self.parts: list[Markup] = []
 
     def axes(self, x_name: str, y_name: str, x_ticks: int = 6, y_ticks: int = 6) -> None:
-        """Draw both axes: a faint line at every tick of y, words at the ticks, names at the ends."""
+        """Draw both axes: a faint line at every tick of y, words at the ticks, and names at the ends."""
         left, right, bottom, top = self.x.first, self.x.last, self.y.first, self.y.last
         for value, said in self.y.ticks(y_ticks):
             at = self.y.at(value)
             self.rule(left, at, right, at, "grid")
             self.write(left - 6, at + 3.6, said, "tick", "end")
-        written = -math.inf  # end of the last text: a text that would touch it is left out
+        written = -math.inf  # end of the last text; a text that would touch it is left out
         for value, said in self.x.ticks(x_ticks) if x_ticks else ():
             at, side = self.x.at(value), self.side(self.x.at(value), said)
             self.rule(at, bottom, at, bottom + 4, "axis")
@@ -53,7 +53,7 @@ class Plot:
                 self.write(at, down, said, "name", side)
 
     def side(self, at: float, said: str) -> str:
-        """Return the anchor of a tick's text: inwards if it would leave the picture."""
+        """Return how a tick's text is anchored: inwards if it would otherwise leave the picture."""
         return "end" if at + _WIDE * len(said) / 2 > self.width else "middle"
 
     def line(self, points: Sequence[XY], style: str, title: str | None = None) -> None:
@@ -64,13 +64,13 @@ class Plot:
             )
 
     def band(self, points: Sequence[tuple[float, float, float]], style: str) -> None:
-        """Fill from low to high at each x."""
+        """Fill the area from low to high at each x."""
         if len(points) > 1:
             around = [(x, high) for x, _, high in points] + [(x, low) for x, low, _ in reversed(points)]
             self._add("path", d="M" + "L".join(map(self._place, around)) + "Z", class_=f"band {style}")
 
     def bar(self, start: float, end: float, high: float, style: str, title: str) -> None:
-        """Fill a box from 0 up, in values of the axes."""
+        """Fill a box from 0 upwards, in the axes' values."""
         left, right = sorted((self.x.at(start), self.x.at(end)))
         top, bottom = sorted((self.y.at(0.0), self.y.at(high)))
         self._add("rect", _title(title), x=left, y=top, width=right - left, height=bottom - top, class_=f"bar {style}")
@@ -116,7 +116,7 @@ class Plot:
 
 
 def padded(values: Iterable[float], *, zero: bool = True, room: float = 0.06) -> tuple[float, float]:
-    """Return the ends of an axis that covers all values, and 0 if asked, with some room above."""
+    """Return the ends of an axis that covers all values (with ``zero``, also 0) and some room above."""
     known = [*values, *([0.0] if zero else [])]
     low, high = min(known, default=0.0), max(known, default=1.0)
     if low == high:

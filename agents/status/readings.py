@@ -1,9 +1,9 @@
-"""Contents of the pages, from the encoded rows in a mirror of the gauges.
+"""Contents of the pages, read from the encoded rows in a mirror of the gauges.
 
 They are decoded here, on the reader's thread.
 
-Nobody changes such a row. Nothing here touches the store, the event loop or Faust. Every calibrator is decoded anew, so
-asking it for its map affects nothing else.
+Nobody changes these rows. Nothing here touches the store, the event loop or Faust. Calibrators are decoded for each
+page, so asking them for their maps affects nothing else.
 """
 
 import math
@@ -27,10 +27,10 @@ from streams.metrics.mirror import Mirror
 from streams.metrics.rows import KNOWN, StateRows
 from streams.metrics.served_map import answering, ends
 
-#: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, as dense for rare
+#: Points of a calibration map: 0, 1, and log-odds from -12 to 12 in steps of a quarter. They are as dense for rare
 #: events as for others.
 POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
-#: Up to this many streams are ordered by state. More are ordered by name, which needs no decoding.
+#: At most this many streams are ordered by state. More are ordered by name, which needs no decoding.
 JUDGED: Final = 200
 
 
@@ -43,11 +43,11 @@ class Readings:
     mirror: Mirror
     #: Version of trueup.
     version: str
-    #: Asks the other stages of the same command; None: there are none.
+    #: Asks the other stages of the same command; None if there are none.
     beside: OtherStages | None = None
 
     def worker(self) -> dict[str, Any]:
-        """Return what there is to say of the worker itself."""
+        """Return the facts about the worker itself."""
         held, overview = self.mirror.held(), self.mirror.overview
         unready, recovery, copies, hanging = overview.standing
         return {
@@ -81,7 +81,7 @@ class Readings:
         }
 
     def _topics(self) -> dict[str, Any]:
-        """Return the topics that are read, and whether their records have trueup's own form."""
+        """Return the topics that are read, and whether their records are in trueup's own form."""
         modes, own = self.settings.modes, self.settings.inputs
         named = [[mode.topic for mode in modes if mode.source.role == role] for role in ("forecast", "outcome")]
         forecasts, outcomes = (found or [topic] for found, topic in zip(named, own, strict=True))
@@ -89,11 +89,11 @@ class Readings:
         return {"forecasts": forecasts, "outcomes": outcomes, "calibrated": calibrated, "direct": direct}
 
     def silent(self) -> dict[str, Any]:
-        """Return the last known facts of a worker that does not answer now."""
+        """Return the last known facts about a worker that does not answer now."""
         return self.worker() | {"ready": False, "unready": "it does not answer"}
 
     def names(self, query: str = "") -> list[str]:
-        """Return the streams whose names hold the text, case aside, sorted."""
+        """Return the sorted names of streams that contain the text, in any case of letters."""
         wanted = query.casefold()
         found = set[str]().union(*(each.streams() for each in self.mirror.held().values()))
         return sorted(name for name in found if wanted in name.casefold())
@@ -106,7 +106,7 @@ class Readings:
         return sorted(names, key=lambda name: standing.STATES.index(shown[name]))
 
     def stream(self, name: str) -> dict[str, Any] | None:
-        """Return the figures of a stream on these partitions, as ``trueup streams show`` has them; None if unknown."""
+        """Return the figures of a stream on these partitions, as in ``trueup streams show``; None if unknown."""
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None
@@ -140,7 +140,7 @@ class Readings:
         """Return the map from raw to calibrated scores of each partition's calibrator, without features.
 
         A randomised calibrator is shown by its mean answer. ``low`` and ``high`` are the ends of the intervals; empty
-        without. Streams of classes or numbers have no map: their forecasts are not one number.
+        if there are none. Streams of classes or numbers have no map: their forecasts are not one number.
         """
         policy = self.settings.policies.of(name)
         if policy is None or policy.kind != PROBABILITY:

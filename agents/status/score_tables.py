@@ -1,4 +1,4 @@
-"""The tables of scores, for specialists: raw beside served, the proven bound, and the gain."""
+"""The tables of scores for specialists: raw beside served, the proven bound, and the gain."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A table: introduction, headings, rows, number of columns with words, and a note below.
+    """A table: introduction, headings, rows, the number of columns that hold words, and a note below.
 
     A terminal of 80 columns has no room for the columns in ``page_only``, nor for a ``wide`` table.
     """
@@ -45,7 +45,7 @@ def scores(described: Described) -> Iterator[ScoreTable]:
             continue
         kinds = [kind for kind in SCORED if kind in scored]
         rows: list[list[object]] = [
-            # For classes and numbers it is over the life of the state.
+            # For classes and numbers, this is over the life of the state.
             [
                 each.words if scored is described else each.words.removesuffix(", lately"),
                 *((_relative if "relative_bias" in each.name else score)(scored[kind][each.name]) for kind in kinds),
@@ -63,7 +63,7 @@ def scores(described: Described) -> Iterator[ScoreTable]:
 
 
 def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterable[object]]]:
-    """Yield scores that are not one number for each kind."""
+    """Yield, for each kind, the scores that are not one number."""
     if "two_bin_error" in scored["raw"]:
         yield "two-bin error, squared", [f"{scored[kind]['two_bin_error']:.1e}" for kind in kinds]
         for words, end in (("raw's less this", "value"), ("from, 95 %", "low"), ("to", "high")):
@@ -126,7 +126,7 @@ def _promise(described: Described) -> ScoreTable:
     rows: list[list[object]] = []
     for loss, words in _REGRETS.items() if "regret" in described else ():
         value = described["regret"][loss]
-        # Without a colour: nothing tells whether chance explains a sum.
+        # It has no colour, because nothing tells whether chance explains a sum.
         rows.append([f"regret, {words}", f"{signed(value, 1)} {'gained' if value <= 0 else 'lost'}"])
     for each in described.get("vectors", {}).values():
         rows += [
@@ -142,7 +142,7 @@ def _promise(described: Described) -> ScoreTable:
 
 
 def difference(of: Mapping[str, float]) -> Markup:
-    """Return the mean loss minus that of raw forecasts, its 95 % interval, and whether chance explains it."""
+    """Return the mean loss minus that of raw forecasts, its 95 % interval, and whether chance may explain it."""
     mean, error = of["mean"], 1.96 * of["error"]
     word = None
     if abs(mean) > error:

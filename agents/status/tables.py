@@ -14,13 +14,13 @@ from streams.metrics import weights
 from streams.metrics.segments import ERRORS, LATELY, large, level, mark, nearer, silent, warming
 
 Described = Mapping[str, Any]
-#: Formats of cells.
+#: Formats of table cells.
 _count, _percent, _score, _signed = map(valued, (count, percent, score, signed))
 _share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
 _OFF: Final = "Off: chance alone calls any segment of a stream off once in 1,000 streams, and the error is at least"
-#: Most segments with bands on a page, and most functions with a bias.
+#: The most segments with bands on a page, and the most functions with a bias.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
 
@@ -70,7 +70,7 @@ def of_stream(described: Described) -> list[ScoreTable]:
 
 
 def _life(described: Described) -> dict[str, Any]:
-    """Return the means since the warm-up, in the form of `streams.metrics.standing.figures`."""
+    """Return the means since the warm-up, in the form that `streams.metrics.standing.figures` has."""
     n, raw, served = described["resolved"], described["raw"], described["calibrated"]
     half = served["relative_bias_noise"] or 0.0  # the mean absolute value of a normal error is .8 of its deviation
     means = {"happened": raw["observed"], "raw": raw["mean"], "served": served["mean"]}
@@ -198,7 +198,7 @@ def _pair(each: Described) -> list[object]:
 
 
 def _segment_bands(worst: Sequence[Described]) -> ScoreTable:
-    """Return served minus observed by segment and band of the served forecast."""
+    """Return served minus observed, by segment and by band of the served forecast."""
     edges = sorted({(band["low"], band["high"]) for each in worst for band in each["calibrated"]["bands"]})
     rows = []
     for each in worst:
@@ -214,7 +214,7 @@ def _segment_bands(worst: Sequence[Described]) -> ScoreTable:
 
 
 def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
-    """Yield expected and observed sums by weight: in all, by segment and by band; ``title`` begins their titles."""
+    """Yield expected and observed sums by weight: over all, by segment and by band. ``title`` begins their titles."""
     heading, less = f"{title}{weights.title(described)}", ("weight",)
     yield ScoreTable(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
     head = ("served from", "events", "weight", "served", "came true", "off by")
@@ -222,7 +222,7 @@ def weighted(described: Described, title: str = "") -> Iterator[ScoreTable]:
 
 
 def challengers(shadows: Sequence[Described]) -> ScoreTable:
-    """Return each challenger beside its champion, by the losses of both on the same events."""
+    """Return each challenger beside its champion, with the losses of both on the same events."""
     rows = [
         [
             *(f"{each[side]['calibrator'] or '–'} {each[side]['config']}" for side in ("challenger", "champion")),
@@ -263,7 +263,7 @@ def models(versions: Sequence[Described], title: str = "") -> ScoreTable:
     head = ("version", "forecasts", "last", "began with", "outcomes", "model", "served", "came true", "log loss")
     note = (
         "The latest first. Began with: the version whose map was carried over by ranks, and the line in log-odds that "
-        "does it; – begins with raw scores. Log loss: of served scores less that of raw ones; below 0 is better."
+        "does it; – begins with raw scores. Log loss: of served scores minus that of raw ones; below 0 is better."
     )
     return ScoreTable(f"{title}Versions of the model", head, rows, note=note)
 
@@ -299,7 +299,7 @@ def forecasts(found: Described) -> ScoreTable:
 
 
 def biases(described: Described, title: str = "") -> ScoreTable:
-    """Return the biases that the calibrator bounds, the nearest to its bound first."""
+    """Return the biases that the calibrator bounds. The one nearest to its bound comes first."""
     found = described.get("biases", ())
     rows = [
         [each["name"], bad(_signed(each["bias"], 5), abs(each["bias"]) > each["bound"]), _fifth(each["bound"])]

@@ -1,4 +1,4 @@
-"""The top of the pages, as plain values: sentences and pictures. Templates only place them."""
+"""The top part of the pages as plain values: sentences and pictures. Templates only place them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -17,9 +17,9 @@ Described = Mapping[str, Any]
 _TONES: Final = {"right": "good", "warming up": "wait", "no labels": "wait"} | dict.fromkeys(
     ("withheld", "off", "no input"), "bad"
 )
-#: Share of the highest scores in the first sentences.
+#: The share of highest scores that the first sentences name.
 _TOP: Final = 0.02
-#: Most partitions whose maps are drawn: nobody can tell more lines apart.
+#: The most partitions whose maps are drawn. Nobody can tell more lines apart.
 LINES: Final = 6
 
 
@@ -49,7 +49,7 @@ def facts(worker: Described) -> list[tuple[str, str]]:
 def stream(
     described: Described, maps: Sequence[Described], *, small: bool = False, large: bool = False
 ) -> dict[str, Any]:
-    """Return the top of a stream's page: its state, sentences and two pictures; no pictures if ``small``."""
+    """Return the top part of a stream's page: its state, sentences and two pictures (no pictures if ``small``)."""
     name: str = described["stream"]
     standing: Described = described.get("standing") or _unknown(described)
     figures, span = _figures(described)
@@ -73,13 +73,13 @@ def stream(
 
 
 def _unknown(described: Described) -> Described:
-    """Return the state of a stream without any record since its course is kept."""
+    """Return the state of a stream that has had no record since its course has been kept."""
     said = (described.get("warm_up") or {}).get("words", "")
     return {"state": "warming up", "since_ms": None, "words": said, "todo": ""}
 
 
 def _figures(described: Described) -> tuple[Described | None, str]:
-    """Return the means for the first sentence, and their time; None for classes and numbers."""
+    """Return the means for the first sentence, and the time they cover; None for classes and numbers."""
     if "course" not in described or described.get("vectors"):
         return None, ""
     kept = described["course"]["since"]
@@ -87,7 +87,7 @@ def _figures(described: Described) -> tuple[Described | None, str]:
 
 
 def _warmed(described: Described, figures: Described | None) -> str:
-    """Say what came true in the warm-up, as long as no later forecast has an outcome."""
+    """Say what came true in the warm-up, while no later forecast has an outcome."""
     found = described.get("warm_up") or {}
     if figures is None or figures["known"] or not found.get("resolved"):
         return ""
@@ -96,7 +96,7 @@ def _warmed(described: Described, figures: Described | None) -> str:
 
 
 def _course(described: Described, *, small: bool) -> Markup | None:
-    """Draw observed and served means by day; None for classes and numbers, and for less than two days."""
+    """Draw observed and served means by day; None for classes and numbers, and for fewer than two days."""
     days = [day for day in described.get("course", {}).get("days", ()) if day["known"]]
     if len(days) < 2 or described.get("vectors"):
         return None
@@ -148,12 +148,12 @@ def _vectors(described: Described) -> Iterator[str]:
 
 
 def _missed(of: Described) -> float:
-    """Return the distance of a level to the share of outcomes at or below its quantile."""
+    """Return how far a level is from the share of outcomes at or below its quantile."""
     return float(max(of["below"] - of["level"], of["level"] - of["upto"]))
 
 
 def notes(described: Described) -> Iterator[tuple[str, str]]:
-    """Yield notes for the reader, also if the state is right."""
+    """Yield notes for the reader, even if the state is right."""
     if described.get("frozen"):
         yield "Frozen:", "the map stays as it is. Outcomes are scored, and what serves learns nothing."
     for each in described.get("ages", {}).get("findings", ()):

@@ -15,7 +15,7 @@ class PanelRow:
 
     title: str
     panels: Sequence[Panel]
-    #: Whether it opens on demand, and asks for nothing before: what most streams do not have.
+    #: Whether it opens on demand, and queries nothing before that: for what most streams do not have.
     collapsed: bool = False
 
 
@@ -27,12 +27,12 @@ class Dashboard:
     title: str
     description: str
     rows: Sequence[PanelRow]
-    #: Those beyond data source, application, job and instance: name, label, and either a query or the values.
+    #: Variables, beside data source, application, job and instance: name, label, and either a query or the values.
     variables: Sequence[tuple[str, str, str | Sequence[str]]] = ()
 
     @classmethod
     def read(cls, path: Path) -> "Dashboard":
-        """Return the dashboard of a file."""
+        """Return the dashboard that a file describes."""
         given = tomllib.loads(path.read_text())
         of_a_stream = any(name == "stream" for name, *_ in given.get("variables", ()))
         rows = [

@@ -1,9 +1,9 @@
 """What dashboards are made of: queries, panels, variables, and their JSON as Grafana 11 reads it.
 
 The dashboards are ``overview.toml``, ``stream.toml`` and ``operations.toml``: their keys are the attributes of classes.
-Queries are written without what all of them have in common, see `matched`.
+Queries are written without the matchers that all of them have, see `matched`.
 
-Typed builders of our own: the newest release of Grafana's SDK on PyPI describes Grafana 10.1, whose scatter panel, the
+The typed builders are our own: the newest Grafana SDK on PyPI describes Grafana 10.1, whose scatter panel, the
 reliability diagram, has another schema than that of Grafana 11.
 """
 
@@ -17,24 +17,24 @@ from deploy.grafana.runbook import PANELS, address
 #: Columns of Grafana's grid.
 COLUMNS: Final = 24
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-#: Matchers of series that workers export, and of those that rules record over all workers.
+#: Matchers of series that workers export; and of series that rules record over all workers.
 APP: Final = 'app=~"$app"'
 WORKER: Final = f'{APP}, job=~"$job", instance=~"$instance"'
 JOB: Final = f'{APP}, job=~"$job"'
-#: Alerts of an application that fire; those of a target that cannot be scraped name none.
+#: Firing alerts of an application. Alerts about a target that cannot be scraped name no application.
 ALERTS: Final = 'alertstate="firing", alertname=~"Trueup.+", app=~"$app|"'
-#: A series in PromQL: its name, and what it is matched by beside the matchers that all have.
+#: A series in PromQL: its name, and its matchers in addition to those that all have.
 _SERIES: Final = re.compile(r"(?<![\w:])(ALERTS|[a-z_]+:trueup_\w+:\w+|(?:trueup|process)_\w+)(?:\{([^}]*)\})?")
-#: Decimals of a column that has a unit of its own. Shares have none: Grafana then shows .4 % and .0041 % alike.
+#: Decimals of a column that has its own unit. Shares have none, so that Grafana shows .4 % and .0041 % alike.
 DECIMALS: Final = {"locale": 0}
-#: Raw forecasts, calibrated ones, what is neither, and what is bad.
+#: Colours of raw forecasts, of calibrated ones, of what is neither, and of what is bad.
 COLORS: Final = {"raw": "#e0a030", "calibrated": "#3274d9", "muted": "#808080", "bad": "#d44a3a"}
-#: The column of alerts whose cells show, and lead to, their entry in the runbook.
+#: The column of alerts whose cells show, and lead to, the alerts' entries in the runbook.
 ENTRY: Final = "entry"
-#: What the word ``kind`` stands for in a query or a panel with ``kinds``.
+#: What the word ``kind`` stands for in a query or a panel that has ``kinds``.
 KINDS: Final = ("raw", "calibrated")
 
-#: From where on a value is drawn in which colour; None: from below.
+#: From which value on which colour is used; None: from the bottom.
 Level = tuple[float | None, str]
 Kind = Literal["stat", "timeseries", "table", "xychart"]
 
@@ -42,7 +42,7 @@ Kind = Literal["stat", "timeseries", "table", "xychart"]
 def matched(expr: str, *, of_a_stream: bool) -> str:
     """Return PromQL with what its series are all matched by: application, job, and worker, if each exports its own.
 
-    On the dashboard of a stream recorded series of streams are those of ``$stream``.
+    On a stream's dashboard, recorded series of streams are those of ``$stream``.
     """
 
     def series(found: re.Match[str]) -> str:
@@ -55,7 +55,7 @@ def matched(expr: str, *, of_a_stream: bool) -> str:
 
 
 def _levels(given: Sequence[Any]) -> tuple[Level, ...]:
-    """Return levels: a colour, then from where on which colour, in turns."""
+    """Return levels: a colour, then in turns a value and the colour from there on."""
     return ((None, given[0]), *zip(given[1::2], given[2::2], strict=True))
 
 
@@ -69,20 +69,20 @@ class Query:
 
     #: PromQL.
     expr: str
-    #: Name of its series, with labels as ``{{label}}``; of its column in a table.
+    #: Name of its series, with labels as ``{{label}}``; or of its column in a table.
     legend: str = ""
-    #: Of its series; by the palette if it is empty.
+    #: Colour of its series; if empty, from the palette.
     color: str = ""
-    #: How its line is drawn; whether it may have no result while all is well.
+    #: Whether its line is dashed; and whether it may have no result while all is well.
     dashed: bool = False
     quiet: bool = False
-    #: Of its column in a table, where they are not those of the panel.
+    #: Unit and levels of its column in a table, if they are not those of the panel.
     unit: str = ""
     levels: Sequence[Level] = ()
 
     @classmethod
     def read(cls, table: Mapping[str, Any], kind: str, *, of_a_stream: bool) -> "Query":
-        """Return a query; ``$kind`` in it is the kind of forecast."""
+        """Return a query. In it, ``$kind`` is the kind of forecast."""
         given: dict[str, Any] = {
             name: said.replace("$kind", kind) if isinstance(said, str) else said for name, said in table.items()
         }
@@ -105,12 +105,12 @@ def _queries(table: Mapping[str, Any], *, of_a_stream: bool) -> Iterator[Query]:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. Its size, width and height, is in units of the grid, which has 24 columns."""
+    """A panel. Width and height are in units of the grid, which has 24 columns."""
 
-    #: What is seen, and what to make of it.
+    #: What it shows; and what to make of it.
     title: str
     description: str
-    #: Of a table and a scatter panel, one a column, joined by ``by``.
+    #: In tables and scatter panels, one for each column; they are joined by ``by``.
     queries: Sequence[Query]
 
     kind: Kind = "timeseries"
@@ -119,24 +119,24 @@ class Panel:
     decimals: int | None = None
     low: float | None = None
     high: float | None = None
-    #: From where on a value is drawn in which colour, the first without a limit.
+    #: From which value on which colour is used; the first colour has no lower limit.
     levels: Sequence[Level] = ((None, "green"),)
 
     by: str = ""
-    #: The alert whose entry in the runbook it links to.
+    #: The alert to whose runbook entry it links.
     alert: str = ""
-    #: By column of a table: the address its cells lead to.
+    #: By column of a table: the address to which its cells link.
     links: Mapping[str, str] = field(default_factory=dict)
-    #: Of a scatter panel: the columns of x and of y.
+    #: In a scatter panel: the columns of x and of y.
     curves: Sequence[Sequence[str]] = ()
-    #: Whether values stand by powers of ten: rates that are far apart, and small.
+    #: Whether the scale is logarithmic: for rates that are small and far apart.
     log: bool = False
-    #: The column of a table by which rows stand, the largest first; of hundreds, one page is shown.
+    #: The column by which a table's rows are ordered, the largest first. Of hundreds of rows, one page is shown.
     order: str = ""
 
     @classmethod
     def read(cls, table: Mapping[str, Any], *, of_a_stream: bool) -> "Panel":
-        """Return a panel as its table says."""
+        """Return the panel that a table describes."""
         given = {name: said for name, said in table.items() if name != "kinds"}
         given["description"] = " ".join(given["description"].split())
         given["queries"] = tuple(_queries(table, of_a_stream=of_a_stream))
@@ -147,11 +147,11 @@ class Panel:
 
     @property
     def instant(self) -> bool:
-        """Whether it shows one moment."""
+        """Whether it shows a single moment."""
         return self.kind != "timeseries"
 
     def json(self, number: int, x: int, y: int) -> dict[str, Any]:
-        """Return the panel, placed."""
+        """Return the panel with its place."""
         made: dict[str, Any] = {
             "id": number,
             "type": self.kind,

@@ -1,6 +1,7 @@
-"""The runbook as a dashboard: an entry a panel, so that links to it lead somewhere wherever Grafana runs.
+"""The runbook as a dashboard: a panel for each entry, so that links to it work wherever Grafana runs.
 
-The text is that of ``docs/how-to/runbook.md``. Links to other pages become plain words, as Grafana lacks them.
+The text is that of ``docs/how-to/runbook.md``. Links to other pages become plain words, because Grafana lacks those
+pages.
 """
 
 import re
@@ -14,7 +15,7 @@ _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def entries() -> dict[str, str]:
-    """Return what the runbook says of each alert, as Markdown, in the order of the page."""
+    """Return what the runbook says about each alert, as Markdown, in the order of the page."""
     return {name: _LINK.sub(r"\1", text).strip() for name, text in _ENTRY.findall(SOURCE.read_text())}
 
 

@@ -18,12 +18,12 @@ _PANEL: Final = re.compile(r', \{"id":')
 
 
 def linked(rules: str) -> str:
-    """Return rules whose alerts link to their entries in the runbook, at the Grafana that Prometheus is told of."""
+    """Return rules whose alerts link to their entries in the runbook, in the Grafana that Prometheus is told about."""
     return _LINKS.sub(lambda found: f'{found[1]}"{{{{ $externalLabels.grafana }}}}{runbook.address(found[2])}"', rules)
 
 
 def written() -> dict[Path, str]:
-    """Return the text of each file, a panel a line: Kubernetes bounds the size of a file."""
+    """Return the text of each file, a line for each panel: Kubernetes bounds the size of a file."""
     documents = {each.uid: each.json() for each in DASHBOARDS} | {runbook.UID: runbook.document()}
     return {
         DIRECTORY / f"{uid.removeprefix('trueup-')}.json": _PANEL.sub(

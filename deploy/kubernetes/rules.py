@@ -1,4 +1,4 @@
-"""``python -m deploy.kubernetes.rules``: the rules of deploy/prometheus as a PrometheusRule of the operator."""
+"""``python -m deploy.kubernetes.rules``: writes the rules of deploy/prometheus as a PrometheusRule for the operator."""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ HEADER: Final = "# Made from deploy/prometheus by make manifests; a test fails w
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes queries of several lines as they are written by hand."""
+    """Writes queries of several lines as people write them."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

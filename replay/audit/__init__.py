@@ -1,1 +1,1 @@
-"""``trueup audit``: every answer of a worker derived again from the topics."""
+"""``trueup audit``: derives every answer of a worker again from the topics."""

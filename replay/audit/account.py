@@ -1,4 +1,4 @@
-"""Counts of an audit from the sources on, added up over partitions and groups."""
+"""Counts of an audit that begins at the sources, added up over partitions and groups."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from replay.audit.plan import NAMED
 
 @dataclass
 class Followed:
-    """Counts of compared records of sources."""
+    """Counts of compared records that come from sources."""
 
     #: Source records that intake has committed.
     records: int = 0
@@ -18,7 +18,7 @@ class Followed:
     sent: int = 0
     dead: int = 0
     passed: int = 0
-    #: Records that equal what the mapping makes, each at its place.
+    #: Records that equal what the mapping makes, each in its place.
     forecasts: int = 0
     routes: int = 0
     labels: int = 0
@@ -26,15 +26,15 @@ class Followed:
     raw_answers: int = 0
     #: Repeated records: they change nothing after intake.
     copies: int = 0
-    #: Dead letters whose reason depends on the time of reading. The rest of the letter is right.
+    #: Dead letters whose reason depends on when the record was read. The rest of the letter is right.
     of_the_moment: int = 0
-    #: Records made of records that an operator left out, by an intake that did not know of it yet.
+    #: Records made from source records that an operator skipped, by an intake that did not know that yet.
     unaware: int = 0
     #: Source records that are not committed yet.
     waiting: int = 0
-    #: Source records that are deleted: not judged.
+    #: Source records that have been deleted: not judged.
     gone: int = 0
-    #: Records made of deleted source topics, and dead letters of other readers: not judged.
+    #: Records made from deleted source topics, and dead letters of other readers: not judged.
     unread: int = 0
     #: Routes that `replay.load` wrote. They come from no source and are not judged.
     loaded: int = 0
@@ -51,10 +51,10 @@ class RouterCounts:
     #: Input records folded.
     routes: int = 0
     labels: int = 0
-    #: Records that equal the derived ones, each at its place.
+    #: Records that equal the derived ones, each in its place.
     outcomes: int = 0
     dead_letters: int = 0
-    #: Repeated records: the ledger drops them.
+    #: Repeated records, which the ledger ignores.
     copies: int = 0
     #: Labels that wait for a forecast, and records after the last journal entry.
     waiting: int = 0
@@ -71,16 +71,16 @@ class Account:
     router: RouterCounts = field(default_factory=RouterCounts)
     #: Fates of routes and labels, by `state.routes.FATES`.
     routed: dict[str, int] = field(default_factory=dict)
-    #: Differences, and records that could not be judged, one sentence each.
+    #: Differences; and records that could not be judged, one sentence each.
     differences: list[OutputDifference] = field(default_factory=list)
     unable: list[str] = field(default_factory=list)
-    #: As ``sources``, of each source partition.
+    #: The same as ``sources``, for each source partition.
     by_source: dict[str, Followed] = field(default_factory=dict)
-    #: Progress from which another audit goes on.
+    #: The progress from which the next audit goes on.
     left: AuditProgress = field(default_factory=AuditProgress)
 
     def differ(self, counts: Followed | RouterCounts, difference: OutputDifference) -> None:
-        """Count a difference. The first ones of a partition get a sentence."""
+        """Count a difference. Only the first ones of a partition get a sentence."""
         counts.differences += 1
         if counts.differences <= NAMED:
             self.differences.append(difference)
@@ -101,7 +101,7 @@ class Account:
 
 
 def shown(whole: Account, seconds: float) -> dict[str, Any]:
-    """Return the findings for JSON."""
+    """Return the findings as JSON has them."""
     return {
         "sources": asdict(whole.sources),
         "router": asdict(whole.router),

@@ -1,4 +1,4 @@
-"""Reads the records of two inputs in the order in which they were applied, from the journal (`state.journal`)."""
+"""Reads the records of two inputs in the order in which they were applied, which the journal says (`state.journal`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ from state.frames import CorruptFrame
 from state.journal import NONE, Entry, last
 from streams.records.merge import KafkaRecord, Merged
 
-#: Most records of a part.
+#: The most records in a part.
 PART: Final = 2000
 #: Rows are written after at least this many folded records.
 FOLDED: Final = 20_000
@@ -19,11 +19,11 @@ Engine = TypeVar("Engine", bound=Fold)
 
 
 class Reached(NamedTuple):
-    """Progress in a journal."""
+    """How far a journal has been followed."""
 
     #: Next offset in its topic.
     journal: int = 0
-    #: Topic and offset of each record folded since the last entry began: the next entry may overlap it.
+    #: Topic and offset of each record folded since the last entry began, because the next entry may overlap it.
     order: Sequence[tuple[int, int]] = ()
 
     @classmethod
@@ -32,12 +32,12 @@ class Reached(NamedTuple):
         return cls(journal, [(topic, offset) for topic, offset in order])
 
 
-#: Nothing was followed.
+#: The progress before anything was followed.
 NOTHING: Final = Reached()
 
 
 class FoldedPart(NamedTuple):
-    """Records of one entry that were folded in a row, and whether they end the entry. A tick has no records."""
+    """Records of one entry that were folded together, and whether they end the entry. A tick has no records."""
 
     entry: Entry
     records: list[Merged]
@@ -48,12 +48,12 @@ class Along:
     """Yields records in the order of a journal.
 
     ``place``: the journal's topic and partition, for people.
-    ``partition, labels``: partition and labels of the inputs, for messages.
+    ``partition, labels``: the partition, and the labels of the inputs, for messages.
     ``inputs``: the records of both inputs, from ``begins`` on.
     ``begins``: next offset of each input.
     ``order``: see `Reached`.
-    ``applied``: number of records that were folded before. Entries before ``order`` are passed over.
-    ``ends``: whether to end before an entry that has a configuration.
+    ``applied``: number of records that were folded before. Entries before ``order`` are skipped.
+    ``ends``: whether to end before an entry with a given configuration.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Along:
         self._journal, self._inputs = journal, inputs
         self.next = list(begins)
         self._order = list(order)
-        #: Offsets from which on the order of the folded records is known, and the number of the last entry.
+        #: Offsets from which the order of the folded records is known; and the number of the last entry.
         self._since = [min([at for topic, at in order if topic == n], default=begin) for n, begin in enumerate(begins)]
         self._number = 0
         self._known = applied - len(self._order)
@@ -80,11 +80,11 @@ class Along:
         self._read = 0
 
     def reached(self, journal: int) -> Reached:
-        """Return the progress; ``journal`` is the offset where it began."""
+        """Return the progress. ``journal`` is the offset at which it began."""
         return Reached(max(self._read, journal), self._order)
 
     def parts(self) -> Iterator[FoldedPart]:
-        """Yield the records that were not folded before, entry by entry.
+        """Yield, entry by entry, the records that were not folded before.
 
         Raises Differs if the inputs lack a folded record, or an entry contradicts earlier ones.
         Raises Unauditable if entries are missing or damaged.
@@ -101,11 +101,11 @@ class Along:
             self._read = record.offset + 1
 
     def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[FoldedPart, Engine]]:
-        """Yield each part with the engine that must fold it; then check that it did, and write the changed rows.
+        """Yield each part with the engine that must fold it. Then check that it did, and write the changed rows.
 
-        Raises Differs or Unauditable as `parts`; the rows of folded records are written.
+        Raises Differs or Unauditable as `parts`; the rows of folded records are still written.
 
-        ``under``: returns an engine with the configuration of a hash.
+        ``under``: returns an engine with the configuration that has a hash.
         """
         engine, config, unwritten = None, b"", 0
         try:
@@ -135,7 +135,7 @@ class Along:
                 yield topic, record
 
     def _late(self, entry: Entry) -> bool:
-        """Whether an entry is out of date: a worker that had lost the partition wrote it, behind later ones."""
+        """Whether an entry is out of date: a worker that had lost the partition wrote it after newer entries."""
         if any(end > at for end, at in zip(entry.ends, self.next, strict=True)):
             return False
         if entry.tick:
@@ -188,7 +188,7 @@ class Along:
         return record
 
     def _check(self, entry: Entry, topic: int, record: KafkaRecord, *, final: bool) -> None:
-        """Require that this record was folded, and is the last of its topic if ``final``."""
+        """Require that this record was folded and, if ``final``, that it is the last of its topic."""
         if final != (record.offset == entry.ends[topic] - 1):
             what = (
                 "records were lost, or others added, since they were folded: the journal counts up to offset "
@@ -199,7 +199,7 @@ class Along:
             return
         said, found = entry.last[topic], last(record.timestamp, record.value)
         if said not in (NONE, found):
-            what = "not the record that was folded: it was rewritten, or the topic was cut or made anew"
+            what = "not the record that was folded: it was rewritten, or the topic was cut or recreated"
             fields = {
                 name: (getattr(found, name), getattr(said, name))
                 for name in found._fields

@@ -36,9 +36,9 @@ from streams.sources.registry import RegistryError
 #: Exit statuses: all records agree, some differ, or they could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
-#: Errors that end an audit: the topics or the brokers do not allow it.
+#: Errors that end an audit: the topics or the brokers do not allow it to go on.
 _UNREADABLE = KafkaError, TopicsError, RegistryError, BrokenProcessPool, OSError
-#: A message names so many differing rows.
+#: The most differing rows that a message names.
 _NAMED: Final = 3
 
 #: Offset, key and row of each record.
@@ -59,11 +59,11 @@ def run(
 
     ``json_output``: print one JSON object as the last line of the output, and everything else to standard error.
     ``disk``: keep the derived state in a temporary RocksDB instead of memory.
-    ``checkpoint``: directory with the progress of the last audit. This audit goes on from it, and writes the progress
-      of each partition that agrees. None: begin with the first record, and write no progress.
-    ``sources``: follow every record from its source first, through intake and router.
+    ``checkpoint``: directory with the progress of the last audit. This audit goes on from there, and writes the
+      progress of each partition that agrees. None: begin with the first record, and write no progress.
+    ``sources``: first follow every record from its source through intake and router.
     ``snapshot, signers``: a snapshot to begin with (`replay.snapshot`), and who may have signed it. None: begin with
-    the first record; anybody.
+    the first record; anybody may have signed.
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
@@ -89,7 +89,7 @@ def run(
 
 
 def _unpack(settings: Settings, snapshot: Path, signers: Path | None, directory: Path) -> None:
-    """Put the files of a snapshot where there is no checkpoint yet."""
+    """Unpack the files of a snapshot where there is no checkpoint yet."""
     manifest = snapshots.read(snapshot, signers)
     snapshots.require_same(snapshot, manifest, settings)
     directory.mkdir(parents=True, exist_ok=True)
@@ -123,8 +123,8 @@ class _Task:
 def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> list[Verdict]:
     """Audit every partition.
 
-    Raises Unauditable if topics are missing or differ in their number of partitions, TopicsError if the brokers cannot
-    be reached, or a topic was deleted and made anew meanwhile.
+    Raises Unauditable if topics are missing or differ in their number of partitions. Raises TopicsError if the brokers
+    cannot be reached, or if a topic was deleted and recreated meanwhile.
     """
     count = width(settings, [*named(settings, LABELS), settings.configurations])
     of = identities(settings)
@@ -144,7 +144,7 @@ def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path
         found = processes.all([partial(_partition, task) for task in tasks])
     now = identities(settings)
     if anew := [name for label, (name, *_) in of.items() if now[label] != of[label]]:
-        raise TopicsError(f"{' and '.join(anew)}: deleted and made anew during the audit, so audit once more")
+        raise TopicsError(f"{' and '.join(anew)}: deleted and recreated during the audit, so audit once more")
     return found
 
 
@@ -162,7 +162,7 @@ def _partition(task: _Task) -> Verdict:
 
 
 def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict) -> None:
-    """Derive a partition's answers, from a checkpoint if there is one, and write a new one."""
+    """Derive a partition's answers, from a checkpoint if there is one. Write a new checkpoint."""
     partition, span = task.partition, task.span
     recorded = reader.in_force(partition)
     path = task.checkpoint
@@ -203,11 +203,11 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
 
 
 def begun(settings: Settings, partition: int, loaded: Loaded, rows: RowStore, changelog: Changelog) -> Derivation:
-    """Return the progress of a partition that began with rows.
+    """Return the progress of a partition that began with given rows.
 
-    Raises Unauditable if the changelog has another row.
+    Raises Unauditable if the changelog has a different row.
 
-    ``changelog``: offset, key and row of the changelog records before the first worker that brokers still have.
+    ``changelog``: offset, key and row of those changelog records from before the first worker that brokers still have.
     """
     wrong = list(_wrong(changelog, rows))
     if wrong:
@@ -220,7 +220,7 @@ def begun(settings: Settings, partition: int, loaded: Loaded, rows: RowStore, ch
 
 
 def _wrong(changelog: Changelog, rows: RowStore) -> Iterable[str]:
-    """Yield differences of a changelog from the rows. Rows that were compacted away cannot be compared."""
+    """Yield differences between a changelog and the rows. Rows that were compacted away cannot be compared."""
     for key, (offset, row) in {key: (offset, row) for offset, key, row in changelog}.items():
         given = rows.get(key)
         if is_derived(key) and row != given:

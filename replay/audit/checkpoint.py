@@ -1,11 +1,11 @@
 """Checkpoint files: an audit writes them, and the next audit goes on from them.
 
 A file is a sequence of frames; the last is a hash of all others. The first is a JSON object that identifies what was
-audited, so that a file of something else is refused.
+audited, so that a file from another audit is refused.
 
-Each partition of a worker has one file. An audit from the sources on has one file of offsets and entries, which names a
-file of rows for each partition of the router; intake has no state. Replacing that file is the commit point. Files that
-it does not name are removed.
+Each partition of a worker has one file. An audit that begins at the sources has one file of offsets and entries, which
+names a file of rows for each partition of the router; intake has no state. Replacing this file is the commit point.
+Files that it does not name are removed.
 """
 
 import secrets
@@ -28,15 +28,15 @@ from streams.config.in_force import InForce
 VERSION: Final = 5
 #: Name of the file of the sources in the directory of checkpoints.
 SOURCES: Final = "sources"
-#: Prefixes of files with a router's rows: the rows at the end of the audit, and those that it began with.
+#: Prefixes of files with a router's rows: the rows at the end of the audit, and the rows with which it began.
 ROUTER, BEGAN = "router-", "began-"
 #: Kinds of frames: the head, rows or other entries, the hash. From `_RECENT` on: the last derived records of each
 #: output.
 _HEAD, _ENTRY, _END, _RECENT = range(4)
-#: Kind of a frame, and the lengths of key and value; `_NONE`: there is none.
+#: Kind of a frame, and lengths of key and value; `_NONE`: there is no key or value.
 _FRAME: Final = Struct("<BII")
 _NONE: Final = (1 << 32) - 1
-#: Rows written to a store at once.
+#: Number of rows written to a store at once.
 _ROWS: Final = 10_000
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _Frame = tuple[int, bytes | None, bytes | None]
 
 
 def _write(path: Path, of: Mapping[str, Any], head: Mapping[str, Any], frames: Iterable[_Frame]) -> None:
-    """Write a file. ``of`` identifies what was audited; a reader must give the same."""
+    """Write a file. ``of`` identifies what was audited. A reader must give the same."""
     hashed = blake2b(digest_size=32)
     with atomic_file.written(path) as file:
         for kind, *parts in ((_HEAD, None, orjson.dumps({"version": VERSION, "of": of, **head})), *frames):
@@ -64,10 +64,10 @@ def _read(
     take: Callable[[Mapping[str, Any], Iterable[_Frame]], T],
     first: str = "from the beginning",
 ) -> T:
-    """Return what ``take`` makes of the head and the frames of a file.
+    """Return what ``take`` makes from the head and the frames of a file.
 
     Raises Unauditable if the file is damaged, belongs to something else, or has a version that cannot be continued.
-    ``first`` says, for the message, what an audit does once the file is deleted.
+    ``first`` says, for the message, what an audit does after the file is deleted.
     """
     try:
         with path.open("rb") as file:
@@ -101,7 +101,7 @@ def _read(
 
 
 def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
-    """Write the rows among frames to a store, and yield the other frames."""
+    """Write the rows among frames to a store; yield the other frames."""
     found: dict[bytes, bytes | None] = {}
     for frame in frames:
         kind, key, value = frame
@@ -119,9 +119,9 @@ def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
-    """Return a hash of the owners of a partition before so many applied records. It never changes.
+    """Return a hash of a partition's owners before this many applied records. It never changes.
 
-    A worker that stood still may announce the same place later than another one did. The last announcement counts.
+    A worker that was paused may announce the same place after another worker did. The last announcement counts.
     """
     last = {each.applied: each for each in recorded if each.applied < applied}
     said = [[each.claim, each.applied, each.digest] for each in last.values()]
@@ -131,7 +131,7 @@ def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
 def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], derivation: Derivation) -> None:
     """Write a checkpoint of a partition.
 
-    ``of``: identity of what was audited: partition, topics and their ids. A reader must give the same.
+    ``of``: identifies what was audited: partition, topics and their ids. A reader must give the same.
     ``recorded``: all configurations in force that workers wrote.
     ``derivation``: the progress to go on from.
     """
@@ -158,7 +158,7 @@ def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], deriva
 
 
 def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Derivation:
-    """Read a checkpoint, and put its rows into ``rows``; raises `Unauditable`, see `_read`."""
+    """Read a checkpoint and put its rows into ``rows``; raises `Unauditable`, see `_read`."""
 
     def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Derivation:
         if _taken_before(recorded, head["applied"]) != head["taken"]:
@@ -182,7 +182,7 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
 
 
 def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:
-    """Return headers as JSON has them, with one character for each byte."""
+    """Return headers as in the JSON, with one character for each byte."""
     return [(name, None if value is None else value.decode("latin-1")) for name, value in headers]
 
 
@@ -200,7 +200,7 @@ class RowsFile(NamedTuple):
     file: Path
     #: The next offset of each input.
     next: tuple[int, int]
-    #: Progress in the journal.
+    #: The progress in the journal.
     reached: Reached = NOTHING
 
 
@@ -222,19 +222,19 @@ def read_rows(path: Path, to: RowStore) -> None:
 
 @dataclass
 class AuditProgress:
-    """The progress of audits from the sources on."""
+    """The progress of audits that begin at the sources."""
 
     #: Id of each source topic; a topic's position here is its number in ``left``.
     ids: dict[str, str] = field(default_factory=dict)
     #: First offset that is not judged yet, by source partition (``topic/partition``).
     sources: dict[str, int] = field(default_factory=dict)
-    #: First offset that is not read yet of intake's topics, by label and partition (``forecasts/0``).
+    #: First offset of intake's topics that is not read yet, by label and partition (``forecasts/0``).
     written: dict[str, int] = field(default_factory=dict)
     #: Entries of records whose source record, route or label is not judged yet.
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
-    #: Derived state, by partition of the router.
+    #: The router's derived state, by its partition.
     routers: dict[int, RowsFile] = field(default_factory=dict)
-    #: Records that an operator left out, not judged: topic, partition, offset and reason.
+    #: Skipped records that are not judged yet: topic, partition, offset and reason.
     skipped: list[tuple[str, int, int, str]] = field(default_factory=list)
 
 

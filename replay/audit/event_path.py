@@ -25,9 +25,9 @@ from streams.records.merge import NEVER
 from streams.records.routing import LOADED
 from streams.records.skips import PoisonError
 
-#: The topics that are read, by their labels, in the order in which an event goes through them.
+#: The topics that are read, by label, in the order in which an event goes through them.
 READ: Final = ("forecasts", "routes", "calibrated", "labels", "outcomes", "resolved", "dead-letters")
-#: Most characters of a source record that are shown.
+#: The most characters of a source record that are shown.
 _SHOWN: Final = 300
 #: Exit statuses: a record names the event, none does, or the topics cannot be read.
 FOUND, NOTHING, UNREAD = 0, 1, 2
@@ -44,16 +44,16 @@ class PathStep(NamedTuple):
     stage: str
     #: Topic, partition and offset.
     place: str
-    #: Its Kafka timestamp, ms; None where the record is not there.
+    #: Its Kafka timestamp, ms; None if the record is missing.
     ts: int | None
-    #: Content of the record; of a source record its text.
+    #: Content of the record; for a source record its text.
     said: Any
     #: A remark for the reader.
     note: str = ""
 
 
 def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
-    """Print the path of an event, and return the exit status: 0, 1 if no record names it, 2 if it cannot be read."""
+    """Print the path of an event. Return the exit status: 0; 1 if no record names it; 2 if it cannot be read."""
     console = Console(stderr=json_output)
     try:
         steps = path(settings, event_id)
@@ -109,7 +109,7 @@ def _step(label: str, record: Any) -> PathStep:  # noqa: ANN401 - as aiokafka re
 
 
 async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
-    """Return the records of each topic that name an event; note which records were left out."""
+    """Return the records of each topic that name an event. Note which records were skipped."""
     quoted, holds = orjson.dumps(event_id), mentions([event_id])
     topics = zip(named(settings, READ), READ, strict=True)
     names = {name: label for name, label in topics if await partitions(settings, name) is not None}
@@ -122,7 +122,7 @@ async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int
                 if topic in letters and (said := skips.of_dead_letter(value)):
                     name, partition, offset, why = said
                     skipped.setdefault((name, partition), {})[offset] = why
-                # Other programs may escape text that is not ASCII in another way.
+                # Other programs may escape text that is not ASCII differently.
                 if topic in letters:
                     speaks = holds(_refused(value))
                 else:
@@ -195,7 +195,7 @@ def _source(plan: AuditPlan, reader: PartitionReader, origin: _Origin, found: _R
 
 
 def _becomes(made: Sequence[Made], found: _Read) -> str:
-    """Return what a record becomes, and whether the topics hold it."""
+    """Return what a record becomes, and whether the topics have it."""
     if not made:
         return "becomes nothing: `when` or `skip` passes it over"
     parts = []
@@ -214,7 +214,7 @@ def verdict(steps: Sequence[PathStep]) -> str:
     """Say in one sentence how far an event has come."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
-        (not there, "no record speaks of this event"),
+        (not there, "no record mentions this event"),
         (
             any(step.said.get("erase") is True for step in steps if isinstance(step.said, dict)),
             "it was erased; what it had taught before stays",
@@ -230,4 +230,4 @@ def verdict(steps: Sequence[PathStep]) -> str:
         ("calibrated" in there, "answered, and its label has not come"),
         ("forecasts" in there, "it has no answer yet"),
     ]
-    return next((said for holds, said in checks if holds), "only dead letters speak of it")
+    return next((said for holds, said in checks if holds), "only dead letters mention it")

@@ -1,11 +1,11 @@
 """Follows every record from its source through intake and router, up to where the worker's audit begins.
 
-Two passes run in as many processes as there are processors. The first reads the records that intake and router have
-written. It keeps place, origin and a hash of each, sorted on disk. The second maps the sources and folds the router's
-inputs again, and compares the result with those entries in order. So memory does not grow with the topics, only with
-the router's state.
+Two passes run, each in as many processes as there are processors. The first reads the records that intake and router
+have written. It keeps the place, the origin and a hash of each, sorted on disk. The second maps the sources and folds
+the router's inputs again, and compares the result with those entries in order. So memory does not grow with the topics,
+only with the router's state.
 
-If a group was moved, its records are followed from the move on, see `replay.first_rows.Upstream`.
+If a group was moved, only records since the move are followed, see `replay.first_rows.Upstream`.
 """
 
 from collections.abc import Iterator
@@ -51,8 +51,8 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
     Raises KafkaError, TopicsError or OSError if they cannot be read.
 
     ``disk``: keep the router's derived state in a temporary RocksDB instead of memory.
-    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on from it, and writes its
-      own progress if nothing differs.
+    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on from there, and writes
+      its own progress if nothing differs.
     """
     plan = planned(settings, None if checkpoint is None else checkpoint / settings.app_id)
     plan.require_kept()
@@ -78,7 +78,7 @@ def follow(settings: Settings, console: Console, *, disk: bool = False, checkpoi
 
 
 def _given(plan: AuditPlan, at: Path) -> dict[int, RowsFile]:
-    """Return the rows that the partitions of the router began with."""
+    """Return the rows with which the partitions of the router began."""
     with PartitionReader(plan.settings) as reader:
         rows = {n: Memory(reader.first(n, loaded, routes=True)) for n, loaded in plan.given.items()}
     return {n: checkpoints.write_rows(at, BEGAN, n, each) for n, each in rows.items()}
@@ -100,7 +100,7 @@ def _followed(plan: AuditPlan, at: Path, processes: Processes, *, disk: bool) ->
 
 
 def is_judged(settings: Settings, left: AuditProgress, topic: str, number: int, offset: int) -> bool:
-    """Whether a record is behind this audit: the next one begins after it."""
+    """Whether this audit has judged a record: the next audit begins after it."""
     if topic in (settings.routes, settings.labels):
         rows = left.routers.get(number)
         return rows is not None and offset < rows.next[topic == settings.labels]
@@ -236,14 +236,14 @@ def _route(plan: AuditPlan, span: RouterSpan, at: Path, skipped: _Skipped, disk:
 
 
 class _Single:
-    """Reads single records with a client of its own, which connects at the first read."""
+    """Reads single records with its own client, which connects at the first read."""
 
     def __init__(self, plan: AuditPlan, stack: ExitStack) -> None:
         self._plan, self._stack = plan, stack
         self._reader: PartitionReader | None = None
 
     def served(self, label: int, partition: int, offset: int) -> KafkaRecord | None:
-        """Return a record by its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
+        """Return a record, given its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
         try:
             return self.read(self._plan.place(label, partition), offset)
         except (KafkaError, TopicsError):
@@ -258,10 +258,10 @@ class _Single:
 
 
 def _written(at: Path, partition: int) -> Path:
-    """Return the directory in which the first pass keeps the entries of a partition."""
+    """Return the directory in which the first pass stores the entries of a partition."""
     return at / f"written-{partition}"
 
 
 def _entries(plan: AuditPlan, written: list[Path], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield entries with a key prefix, in order: those of the first pass and of earlier audits."""
+    """Yield entries with a key prefix, in order: those of the first pass, and those of earlier audits."""
     return read_entries(written, prefix, plan.begun.left)

@@ -1,4 +1,4 @@
-"""The first pass of an audit from the sources on: turns what intake and router have written into sorted entries.
+"""First pass of an audit that begins at the sources: turns what intake and router have written into sorted entries.
 
 An entry keeps the place of a record, its origin, and a hash.
 """
@@ -24,13 +24,13 @@ class Gatherer:
     """Turns what intake and router have written to one partition of each topic into entries."""
 
     def __init__(self, plan: AuditPlan, partition: int) -> None:
-        #: Records that no source explains, and records that an operator left out of sources, routes and labels.
+        #: Records that no source explains; and records of sources, routes and labels that an operator skipped.
         self.found = Account()
 
         self._plan = plan
         self._partition = partition
         self._numbers = {span.topic: span.number for span in plan.sources}
-        #: The topic of each id.
+        #: The topic for each id.
         self._named = {topic_id: topic for topic, topic_id in plan.ids.items()}
         self._places: dict[str, tuple[str, int] | None] = {}
         self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
@@ -104,11 +104,11 @@ class Gatherer:
         return (read, self._values.bare(value)) if read.get("calibrated") is False else None
 
     def _stamp(self, label: int, record: KafkaRecord) -> int | None:
-        """Return the Kafka timestamp of a record if the record keeps that of its origin."""
+        """Return the Kafka timestamp of a record if it is the timestamp of its origin."""
         return max(0, record.timestamp) if label in self._plan.stamped else None
 
     def _source(self, name: str) -> tuple[str, int] | None:
-        """Return topic and partition that an origin names; None if the topic is gone."""
+        """Return the topic and partition that an origin names; None if the topic no longer exists."""
         if name not in self._places:
             _, _, rest = name.rpartition("@")
             topic_id, _, partition = rest.partition("/")

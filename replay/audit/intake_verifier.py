@@ -1,9 +1,9 @@
 """Maps the records of one source partition again, and compares the result with what intake has written.
 
-Every record that intake writes names its source record. So source records and the records found are walked together, by
+Every record that intake writes names its source record. So source records and found records are read side by side, by
 the offsets of the source. Memory holds one source record at a time.
 
-Intake may send a record twice, byte for byte. If it comes again with other bytes, that is a difference.
+Intake may send a record twice, byte for byte. If it comes again with different bytes, that is a difference.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,12 +28,12 @@ _RECORD: Final = Struct(">cHIQ")
 
 
 def prefix(topic: int, partition: int) -> bytes:
-    """Return the key prefix of the entries of a source partition; ``topic`` is its number."""
+    """Return the key prefix of the entries of a source partition; ``topic`` is the topic's number."""
     return _SOURCE.pack(b"S", topic, partition)
 
 
 def prefix_of(topic: int, partition: int, offset: int) -> bytes:
-    """Return the key prefix of entries whose records were made of one source record."""
+    """Return the key prefix of the entries whose records were made from one source record."""
     return _RECORD.pack(b"S", topic, partition, offset)
 
 
@@ -65,7 +65,7 @@ class IntakeVerifier:
         self._served, self._earlier, self._values = served, earlier, values
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Walk records and entries, both by the offsets of the source."""
+        """Read records and entries side by side, by the offsets of the source."""
         span, checked = self._span, self._checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
         read = groupby(entries, lambda each: int(_RECORD.unpack_from(each[0])[-1]))
@@ -123,13 +123,13 @@ class IntakeVerifier:
         self._count(made)
 
     def _unaware(self, record: KafkaRecord) -> set[bytes]:
-        """Return what intake may have made of a record before it knew that the record is left out."""
+        """Return what intake may have made from a record before it knew that the record is skipped."""
         plain = self._earlier(record.offset) if isinstance(record.value, Skipped) else None
         made = [] if plain is None else self._mapper.make(plain, NEVER)
         return {each.digest for each in made} | {each.packed for each in made if each.label == ANSWERS}
 
     def _wait(self, record: KafkaRecord, found: list[FoundRecord]) -> None:
-        """Keep entries of a source record that intake has not committed yet, for the next audit."""
+        """Keep, for the next audit, the entries of a source record that intake has not committed yet."""
         self._checked.waiting += 1
         span = self._span
         of = prefix_of(span.number, span.partition, record.offset)
@@ -152,7 +152,7 @@ class IntakeVerifier:
             self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
 
     def _wrong(self, record: KafkaRecord, found: FoundRecord, made: list[Made], lacking: list[Made]) -> None:
-        """Name a record that is not what the mapping makes of its source record."""
+        """Name a record that is not what the mapping makes from its source record."""
         source = f"{self._span}@{record.offset}"
         near = next((one for one in lacking if one.label == found.label), None)
         if near is not None:
@@ -200,7 +200,7 @@ class IntakeVerifier:
             self._show(each, None, f"made of {span}@{offset}, which is not there: the source has no such record")
 
     def _again(self, offset: int, found: list[FoundRecord]) -> None:
-        """Compare copies that belong to a source record which an earlier audit or the next group judges."""
+        """Compare copies whose source record an earlier audit or the next group judges."""
         record = self._earlier(offset)
         if record is None:
             self._checked.gone += 1
@@ -213,7 +213,7 @@ class IntakeVerifier:
                 self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[FoundRecord]) -> list[Made]:
-        """Return what a record becomes. If only the time of reading decides, the record found is right."""
+        """Return what a record becomes. If the result depends only on when it was read, the found record is right."""
         made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):
@@ -225,7 +225,7 @@ class IntakeVerifier:
         return made
 
 
-#: Marks the end, behind the last group.
+#: Marks the end, after the last group.
 _NONE: Final[tuple[int, list[FoundRecord]]] = (NEVER, [])
 
 

@@ -1,4 +1,4 @@
-"""Maps the records of a source partition again, by intake's own code."""
+"""Maps the records of a source partition again, with intake's own code."""
 
 import asyncio
 from bisect import bisect_right
@@ -29,12 +29,12 @@ class Made(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """The hash that an entry keeps of it."""
+        """The hash by which an entry knows it."""
         return digest(*self[1:])
 
     @property
     def packed(self) -> bytes:
-        """The same of an answer that was written in Avro."""
+        """The same hash for an answer that was written in Avro."""
         return self._replace(value=packed(orjson.loads(self.value))).digest
 
 
@@ -49,9 +49,9 @@ def made(making: Making) -> list[Made]:
 
 
 class Mapper:
-    """Maps the records of one source partition as intake did, each by the configuration that intake ran then.
+    """Maps the records of one source partition as intake did, each by intake's configuration at that time.
 
-    Raises Unauditable for a record older than the first configuration that intake has written down.
+    Raises Unauditable for a record from before the first configuration that intake has recorded.
     """
 
     def __init__(self, plan: AuditPlan, span: SourceSpan) -> None:
@@ -61,11 +61,11 @@ class Mapper:
         self._makers = [_maker(plan, plan.files[name]) for name in self._names]
         self._told_in = plan.settings.configurations
         self._place = TopicPartition(span.topic, span.partition)
-        #: Labels of the topics to which the brokers give Kafka timestamps of their own.
+        #: Labels of the topics whose Kafka timestamps the brokers set.
         self._unstamped = set(range(LETTERS)) - plan.stamped
 
     def shown(self, offset: int) -> str:
-        """Return the mapping of the record at an offset, in words."""
+        """Return in words the mapping that applied to the record at an offset."""
         at = self._at(offset)
         return f"mapping {self._names[at][:8]}, in force from offset {self._since[at]} on"
 
@@ -74,7 +74,7 @@ class Mapper:
         return self._make(self._at(record.offset), record, now)
 
     def before(self, record: KafkaRecord) -> list[Made]:
-        """Return what a record becomes by the mapping before; nothing if there was none."""
+        """Return what a record becomes by the previous mapping; nothing if there was none."""
         at = self._at(record.offset)
         return self._make(at - 1, record, NEVER) if at else []
 

@@ -1,7 +1,7 @@
 """Compares the records of an output topic with those derived from the inputs.
 
-Outputs are in the order of the journal. A crash may repeat some of them later, byte for byte. So a record is the next
-derived one, a copy of an earlier one, or a difference.
+Outputs are in the order of the journal. A crash may repeat some of them later, byte for byte. So a record is either the
+next derived one, a copy of an earlier one, or a difference.
 """
 
 from collections import deque
@@ -13,19 +13,19 @@ from streams.kafka.topics import TopicsError
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues, compared
 
-#: Number of records of a topic that may be repeated. A crash repeats the batches in flight, at most 12,000 records; the
-#: rest is room for several crashes, and for the batches of a fenced worker.
+#: Number of records of a topic that may be repeated. A crash repeats the batches in flight, at most 12,000 records. The
+#: rest is room for several crashes, and for batches of a fenced worker.
 WINDOW: Final = 64_000
 
 
 class Unauditable(TopicsError):  # noqa: N818 - names what it found
-    """The topics do not hold what an audit needs; the message says what is missing."""
+    """The topics lack what an audit needs; the message says what is missing."""
 
 
 class OutputDifference(NamedTuple):
     """The first record of a partition that differs from the derived one."""
 
-    #: Its place, ``topic`` by its label; the offset is None for a missing record.
+    #: Its place, with ``topic`` as its label. The offset is None for a missing record.
     partition: int
     topic: str
     offset: int | None
@@ -33,12 +33,12 @@ class OutputDifference(NamedTuple):
     event_id: str | None
     #: What is wrong, in words.
     what: str
-    #: The served and the derived value of each field that differs; None for a missing field.
+    #: For each field that differs, the served and the derived value; None for a missing field.
     fields: dict[str, tuple[Any, Any]] = {}  # noqa: RUF012 - a NamedTuple's default is never written to
 
 
 class Differs(Exception):  # noqa: N818 - names what it found
-    """Served and derived records differ; the argument is the `OutputDifference`."""
+    """Served and derived records differ. The argument is the `OutputDifference`."""
 
 
 #: Headers of a record.
@@ -46,7 +46,7 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Derived(NamedTuple):
-    """A derived output: its identity, and its record with the value in JSON."""
+    """A derived output: its identity, and its record with the value as JSON."""
 
     identity: Any
     key: bytes | None
@@ -59,10 +59,10 @@ class Settled(NamedTuple):
 
     #: Next offset to read.
     next: int
-    #: Records that equal the derived ones, and copies of them.
+    #: Records that equal the derived ones, and copies of these.
     matched: int = 0
     copies: int = 0
-    #: The last derived records, oldest first.
+    #: The last derived records, the oldest first.
     recent: tuple[Derived, ...] = ()
 
 
@@ -73,7 +73,7 @@ def unlike(
     stamp: int | None,
     compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
 ) -> dict[str, tuple[Any, Any]]:
-    """Return how a record differs from the derived one; ``stamp`` is None if its Kafka timestamp is not compared."""
+    """Return how a record differs from the derived one. ``stamp`` is None if Kafka timestamps are not compared."""
     fields = {} if served.value == value else compare(served.value, value)
     if served.key != key:
         fields["key"] = (repr(served.key), repr(key))
@@ -85,8 +85,8 @@ def unlike(
 class Matcher:
     """Compares the records of one output topic with the derived ones, in order.
 
-    ``identify``: returns a record's identity from its fields; KeyError or TypeError if it is no record of the topic.
-    ``elsewhere``: whether intake or the router, not the worker, made a record, by its identity.
+    ``identify``: returns a record's identity from its fields; KeyError or TypeError if it does not belong in the topic.
+    ``elsewhere``: returns whether intake or router made a record, not the worker, given its identity.
     ``since``: progress of an earlier audit.
     """
 
@@ -103,18 +103,18 @@ class Matcher:
         self._partition, self._label, self._records = partition, label, records
         self._identify, self._values, self._elsewhere = identify, values, elsewhere
         self.next, self.matched, self.copies, _ = since
-        #: The last derived records, by identity and in order.
+        #: The last derived records, by identity, in order.
         self._recent: dict[Any, list[Derived]] = {}
         self._order: deque[Derived] = deque()
         for each in since.recent:
             self._remember(each)
 
     def settled(self) -> Settled:
-        """Return the progress from which another audit can go on."""
+        """Return the progress from which the next audit can go on."""
         return Settled(self.next, self.matched, self.copies, tuple(self._order))
 
     def meet(self, derived: Iterable[Derived]) -> None:
-        """Find the record of each derived output in turn; raises `Differs` if one is missing or differs."""
+        """Find the record of each derived output, one after another; raises `Differs` if one is missing or differs."""
         for each in derived:
             for record in self._records:
                 self.next = record.offset + 1
@@ -131,18 +131,18 @@ class Matcher:
     def rest(self, *, whole: bool, due: Callable[[Any], bool]) -> int:
         """Read to the end, and return the number of records that are neither derived nor copies.
 
-        Raises Differs if there is one that must not be, or a copy differs from its original.
+        Raises Differs if there is a record that must not exist, or a copy that differs from its original.
 
-        ``whole``: whether all inputs were folded, so that nothing but copies may follow. Otherwise further records may
-          come; only copies of a record whose identity is its place must be equal.
-        ``due``: whether the clock may have caused a record, by its identity.
+        ``whole``: whether all inputs were folded, so that only copies may follow. Otherwise other records may follow,
+          and only copies of a record whose identity is its place must be equal.
+        ``due``: returns whether the clock may have caused a record, given its identity.
         """
         found = 0
         for record in self._records:
             identity = self._identity(record)
             if self._passed(record, identity):
                 continue
-            # An event that comes again after its row was deleted may get a new answer, behind the last entry.
+            # An event that comes again after its row was deleted may get a different answer, after the last entry.
             again = self._recent.get(identity)
             if (whole or (again and type(identity) is tuple)) and not due(identity):
                 if again:
@@ -159,7 +159,7 @@ class Matcher:
             raise Differs(OutputDifference(self._partition, self._label, record.offset, None, what)) from None
 
     def _passed(self, record: KafkaRecord, identity: object) -> bool:
-        """Whether a record comes from another stage or is a copy; counts copies."""
+        """Whether a record comes from another stage or is a copy. Counts copies."""
         if self._elsewhere(identity):
             return True
         copy = any(self._is(record, each) for each in self._recent.get(identity, ()))
@@ -183,7 +183,7 @@ class Matcher:
                 del self._recent[oldest]
 
     def _instead(self, derived: Derived, record: KafkaRecord, identity: object) -> OutputDifference:
-        """Describe a record that stands where a derived one should be."""
+        """Describe a record that is in the place of a derived one."""
         if identity == derived.identity:
             return self._unlike(record, derived, "served and derived differ")
         if identity in self._recent:

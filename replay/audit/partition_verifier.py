@@ -1,9 +1,9 @@
-"""Derives every answer of a partition again from its inputs, and compares it with the outputs.
+"""Derives every answer of a partition again from its inputs, and compares the result with the outputs.
 
 The engine folds the inputs in the order of the journal, each entry under the configuration that it names. A worker does
-the same after a crash; an audit begins with the first record. An entry is in the journal only once its outputs are
-acknowledged, so no output may be missing. Records after the last entry are not judged yet. Nor is what the clock caused
-since: the next checkpoint writes its entry.
+the same after a crash; an audit begins with the first record. An entry is in the journal only when its outputs are
+acknowledged, so no output may be missing. Records after the last entry are not judged yet. Nor is what the clock has
+caused since then: the next checkpoint writes its entry.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from streams.records.output_json import encode_calibrated, encode_resolved, even
 from streams.records.output_values import OutputValues
 from streams.records.refused import named
 
-#: The topics of an audit: the inputs, their order, and the outputs.
+#: The topics of an audit: the inputs, the journal with their order, and the outputs.
 LABELS: Final = ("forecasts", "outcomes", "journal", "calibrated", "resolved", "dead-letters")
 INPUTS, OUTPUTS = LABELS[:2], LABELS[3:]
 
@@ -42,24 +42,24 @@ class Checked:
     #: Input records folded.
     forecasts: int = 0
     outcomes: int = 0
-    #: Records of the outcomes' topic that erased an event, and outcomes of events that were erased.
+    #: Records of the outcomes topic that erased an event, and outcomes of erased events.
     erased: int = 0
     #: Output records that equal the derived ones.
     calibrated: int = 0
     resolved: int = 0
     dead_letters: int = 0
-    #: Dead forecasts answered with their raw score, as derived.
+    #: Dead forecasts that were answered with their raw score, as derived.
     raw_answers: int = 0
-    #: Repeated output records, the same byte for byte.
+    #: Repeated output records that are the same byte for byte.
     copies: int = 0
-    #: Input records after the last journal entry: they are not judged yet.
+    #: Input records after the last journal entry, which are not judged yet.
     waiting: int = 0
-    #: Output records at the end that those inputs may have caused.
+    #: Output records at the end that may come from those inputs.
     unsettled: int = 0
 
 
 class Skips(NamedTuple):
-    """Records that were left out, by the dead letters up to an offset: topic, partition, offset and reason of each."""
+    """Skipped records, from the dead letters up to an offset: topic, partition, offset and reason of each."""
 
     next: int = 0
     found: tuple[tuple[str, int, int, str], ...] = ()
@@ -67,7 +67,7 @@ class Skips(NamedTuple):
 
 @dataclass(frozen=True)
 class Derivation:
-    """The progress of an audit, from which another can go on."""
+    """The progress of an audit, from which the next can go on."""
 
     #: The derived state.
     rows: RowStore
@@ -79,7 +79,7 @@ class Derivation:
     config: bytes = b""
     #: Counts of compared records.
     checked: Checked = field(default_factory=Checked)
-    #: Records that were left out.
+    #: Records that were skipped.
     skips: Skips = field(default_factory=Skips)
 
     @property
@@ -102,7 +102,7 @@ class _Joined(NamedTuple):
 class Rederivation:
     """Derives a partition's answers again and compares them with those in the topics.
 
-    ``topics``: the records of the topics of `LABELS`, each from where ``since`` ends.
+    ``topics``: the records of the topics of `LABELS`, each from the end of ``since``.
     ``since``: progress of an earlier audit, or none; its rows are changed.
     """
 
@@ -115,9 +115,9 @@ class Rederivation:
         since: Derivation,
     ) -> None:
         self.checked = replace(since.checked)
-        #: The configurations in force of the records folded so far, in order.
+        #: The configurations that were in force for the records folded so far, in order.
         self.terms: list[InForce] = []
-        #: The progress for the next audit, once all entries are folded.
+        #: The progress for the next audit, when all entries are folded.
         self.derivation = since
         self._number = partition
         self._configurations = configurations
@@ -145,7 +145,7 @@ class Rederivation:
         return self._configurations.unable
 
     def run(self) -> Iterator[int]:
-        """Fold and compare to the end; yields how many input records each step folded.
+        """Fold and compare to the end. Yields how many input records each step has folded.
 
         Raises Differs with the first difference.
         Raises Unauditable if the topics do not hold what is needed.
@@ -216,7 +216,7 @@ class Rederivation:
     def _judge_rest(self) -> None:
         """Count the records after the last entry.
 
-        If no inputs follow it, the outputs may have only copies there, and what the clock has made due since.
+        If no inputs follow that entry, the outputs after it may only be copies, and what the clock has since made due.
         """
         self.checked.waiting = sum(1 for _ in self._along.rest())
         whole = not (self.checked.waiting or self.unable)
@@ -242,7 +242,7 @@ def _place(letter: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def _answer(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - an event, or a place
-    """Return the event of an answer; of a raw answer, the place of the dead letter that it names."""
+    """Return the event of an answer; for a raw answer, the place of the dead letter that it names."""
     if answer.get("calibrated") is False:
         return _place(answer["dead_letter"])
     event_id = event_name(answer)

@@ -1,4 +1,4 @@
-"""The ranges of records that an audit follows from the sources on."""
+"""The ranges of records that an audit follows if it begins at the sources."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ from streams.kafka.metadata import Metadata
 from streams.kafka.topics import admin_client
 from streams.sources.fields import FORECAST
 
-#: Labels of the topics that intake writes, then of those that the router writes.
+#: Labels of the topics that intake writes, and then of those that the router writes.
 FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS, OUTCOMES = range(6)
 MADE: Final = ("forecasts", "routes", "labels", "dead-letters", "calibrated")
 WRITTEN: Final = (*MADE, "outcomes")
-#: Differences of one partition that are named; further ones are only counted.
+#: The most differences of a partition that are named. Further ones are only counted.
 NAMED: Final = 20
 
 
@@ -36,15 +36,15 @@ NAMED: Final = 20
 class SourceSpan:
     """The records of one source partition."""
 
-    #: Its topic, that topic's number among the sources, and the partition.
+    #: Its topic; that topic's number among the sources; the partition.
     topic: str
     number: int
     partition: int
-    #: Offset of the first record that brokers keep, the next offset that intake will commit, and the end.
+    #: Offset of the first record that brokers still have; the next offset that intake will commit; the end.
     first: int
     committed: int
     end: int
-    #: Whether the topic is compacted: records may be missing in between.
+    #: Whether the topic is compacted, so that records in between may be missing.
     sparse: bool = False
     #: First offset that no earlier audit has judged.
     begin: int = 0
@@ -65,12 +65,12 @@ class RouterSpan:
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What an audit follows, as it was when the audit began."""
+    """What an audit follows, as of its beginning."""
 
     settings: Settings
     #: Number of partitions of each of trueup's topics.
     partitions: int
-    #: Records of intake and router: the first offset kept and the end, by label and partition.
+    #: Records of intake and router: the first kept offset and the end, by label and partition.
     written: dict[tuple[int, int], Extent]
     #: Records of each source partition.
     sources: list[SourceSpan]
@@ -78,21 +78,21 @@ class AuditPlan:
     routers: list[RouterSpan]
     #: Id of each source topic.
     ids: dict[str, str]
-    #: Labels of the topics in which every record must come from intake or router.
+    #: Labels of the topics in which intake or router must have written every record.
     strict: frozenset[int]
-    #: Labels of the topics whose records keep the Kafka timestamp of the record they were made of.
+    #: Labels of the topics whose records keep the Kafka timestamp of the record from which they were made.
     stamped: frozenset[int]
-    #: First offset and hash of each mapping that intakes noted, by source topic and partition.
+    #: First offset and hash of each mapping that intakes recorded, by source topic and partition.
     mapped: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
     #: Settings by that hash.
     files: dict[str, Settings] = field(default_factory=dict)
     #: Progress of earlier audits of the sources.
     begun: AuditProgress = field(default_factory=AuditProgress)
-    #: What a checkpoint of this plan belongs to.
+    #: Identifies what a checkpoint of this plan belongs to.
     of: dict[str, Any] = field(default_factory=dict)
     #: Directory for the routers' last rows; None if they are not needed.
     leaves: Path | None = None
-    #: First rows of the partitions, by number; empty if an earlier audit has come further, or there were none.
+    #: First rows of the partitions, by number. Empty if an earlier audit has gone beyond them, or if there were none.
     given: dict[int, Loaded] = field(default_factory=dict)
 
     @property
@@ -101,11 +101,11 @@ class AuditPlan:
         return any(each.policies.answering for each in (self.settings, *self.files.values()))
 
     def since(self, label: int, partition: int) -> int:
-        """Return the first offset of intake's or the router's records that no earlier audit has read."""
+        """Return the first offset, in a topic of intake or router, that no earlier audit has read."""
         return self.begun.written.get(f"{WRITTEN[label]}/{partition}", 0)
 
     def require_kept(self) -> None:
-        """Require that no record of intake or router was deleted before an audit read it."""
+        """Require that no record of intake or router was deleted before an audit has read it."""
         cut = [
             f"{self.place(label, n).topic}/{n} begins at offset {extent.first}"
             for (label, n), extent in self.written.items()
@@ -127,7 +127,7 @@ class AuditPlan:
 def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     """Return the plan; raises as `replay.audit.follower.follow`.
 
-    ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
+    ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin with the first record.
     """
     if all(mode.direct for mode in settings.modes):
         raise Unauditable("no source is for intake: audit without --sources, which follows every record")
@@ -147,7 +147,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
         journals = [TopicPartition(journal, n) for n in range(partitions)]
         of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
         committed = asyncio.run(_committed(settings, of_sources))
-        # Read the ends of the last topics first. Then no record lacks its origin, and no entry its outputs.
+        # Read the ends of the last topics first, so that no record lacks its origin and no entry lacks its outputs.
         order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]
         extents = reader.extents([*journals, *order, *of_sources])
     written = {(label, at.partition): extents[at] for label, each in places.items() for at in each}
@@ -166,7 +166,7 @@ def planned(settings: Settings, checkpoint: Path | None = None) -> AuditPlan:
     for at, (offset, noted) in committed.items():
         if offset and noted and noted != there[at.topic].id:
             raise Unauditable(
-                f"intake has committed offset {offset} of another topic {at.topic}: it was deleted and made anew"
+                f"intake has committed offset {offset} of another topic {at.topic}: it was deleted and recreated"
             )
         compacted = "compact" in configured.get(at.topic, {}).get("cleanup.policy", "compact")
         since, number = begun.sources.get(f"{at.topic}/{at.partition}", 0), numbers.index(at.topic)
@@ -202,7 +202,7 @@ def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
 
 
 def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> dict[str, Metadata]:
-    """Return the source topics of the streams file, and those that intakes have mapped and that still exist."""
+    """Return the source topics of the streams file, and other existing topics that intakes have mapped."""
     topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
     for topic in topics:
         width(settings, [topic])
@@ -214,7 +214,7 @@ def _sources(settings: Settings, begun: AuditProgress, told: list[Mapped]) -> di
                 there |= found
     for topic, topic_id in begun.ids.items():
         if topic in there and there[topic].id != topic_id:
-            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and made anew")
+            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and recreated")
     return there
 
 
@@ -239,7 +239,7 @@ def _mappings(
 
 
 async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-    """Return intake's committed offsets, each with the topic id that intake noted beside it."""
+    """Return intake's committed offsets, each with the topic id that intake committed with it."""
     async with admin_client(settings) as admin:
         stored = await offsets.committed(admin, settings.intake_group, places)
     found = {}
@@ -254,7 +254,7 @@ async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[T
 
 
 def _begun(settings: Settings, given: Mapping[int, Loaded], there: Mapping[str, Metadata]) -> AuditProgress:
-    """Return the beginning of a group that was moved, without its router's rows."""
+    """Return the beginning of a moved group, without its router's rows."""
     begun = AuditProgress()
     for n, loaded in given.items():
         calibrated, _, letters = loaded.begins(settings.outputs)

@@ -1,4 +1,4 @@
-"""The topics of an audit, read from offset to offset, one partition of each at a time."""
+"""Reads the topics of an audit between given offsets, one partition of each at a time."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,11 +26,11 @@ Span = Mapping[str, Extent]
 
 
 class PartitionReader(TopicReader):
-    """Reads the topics of a group, by their labels."""
+    """Reads the topics of a group, by label."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        #: By partition: the records of the topic of configurations, without first rows.
+        #: By partition: the records in the topic of configurations, without first rows.
         self._told: dict[int, dict[bytes, bytes]] = {}
 
     def place(self, label: str, partition: int) -> TopicPartition:
@@ -49,14 +49,14 @@ class PartitionReader(TopicReader):
         return {key: value for key, value in found.items() if value is not None}
 
     def in_force(self, partition: int, kind: bytes = in_force.WORKER) -> list[InForce]:
-        """Return the configurations in force that workers, or routers, wrote in a partition; raises `Unauditable`."""
+        """Return the configurations in force that workers, or routers, wrote for a partition; raises `Unauditable`."""
         try:
             return in_force.read(self.told(partition).items(), kind)
         except InForceError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
     def loaded(self, partition: int) -> Loaded | None:
-        """Return what a partition began with, as `replay.first_rows` recorded it; None if with nothing.
+        """Return what a partition began with, as `replay.first_rows` recorded it; None if it began with nothing.
 
         Raises `Unauditable`.
         """
@@ -70,7 +70,7 @@ class PartitionReader(TopicReader):
             raise Unauditable(f"{place}: the record of its first rows cannot be read: {exc!r}") from exc
 
     def first(self, partition: int, said: Loaded, *, routes: bool = False) -> dict[bytes, bytes]:
-        """Return the rows that a partition of the worker, or of the router, began with.
+        """Return the rows with which a partition of the worker, or of the router, began.
 
         Raises `Unauditable` if some were deleted.
         """
@@ -95,8 +95,8 @@ class PartitionReader(TopicReader):
     def rows(self, partition: int) -> dict[bytes, bytes]:
         """Return the present rows of a changelog, which may grow meanwhile.
 
-        Brokers remove a row once a newer one has its key, and the newer one may lie behind the end that was read. So it
-        reads on to the new end, until a stretch has no gaps. The newer rows are then among those that were read.
+        Brokers remove a row when a newer row has its key, and the newer row may be behind the end that was read. So
+        this reads on to the new end, until a stretch has no gaps. The newer rows are then among those that were read.
         """
         place, rows = self.place("changelog", partition), dict[bytes, bytes]()
         at, end = self.extents([place])[place]
@@ -113,7 +113,7 @@ class PartitionReader(TopicReader):
             at, end = end, self.extents([place])[place].end
 
     def note_skips(self, partition: int, span: Span, since: Skips) -> Skips:
-        """Read from new dead letters which records were left out; the inputs are read without them."""
+        """Find in new dead letters which records were skipped. The inputs are then read without those."""
         first, end = span["dead-letters"]
         (letters,) = self.stretches({self.place("dead-letters", partition): (max(first, since.next), end)})
         more = [skips.of_dead_letter(record.value or b"") for record in letters]
@@ -124,7 +124,7 @@ class PartitionReader(TopicReader):
     def open(
         self, partition: int, span: Span, since: Mapping[str, int], configurations: Configurations
     ) -> list[Iterator[KafkaRecord]]:
-        """Return the records of each of `LABELS`, from the offsets of ``since`` on, unpacked as workers did then."""
+        """Return the records of each of `LABELS` from the offsets of ``since`` on, unpacked as workers did then."""
         places = {self.place(label, partition): since[label] for label in LABELS}
         stretches: list[list[tuple[int, int | None]]] = [[(span[label].end, None)] for label in LABELS]
         for topic, label in enumerate(INPUTS):
@@ -154,7 +154,7 @@ def width(settings: Settings, names: Iterable[str]) -> int:
 
 
 def described(settings: Settings, names: Iterable[str]) -> dict[str, Metadata]:
-    """Return the descriptions of topics. A topic that was made anew has the same name, another id, other records."""
+    """Return the descriptions of topics. A topic that was recreated has the same name, another id, other records."""
 
     async def ask() -> dict[str, Metadata]:
         client = AIOKafkaClient(**settings.client_options())
@@ -180,7 +180,7 @@ def spans(settings: Settings, count: int) -> dict[int, Span]:
 
 
 def identities(settings: Settings) -> dict[str, list[Any]]:
-    """Return name, cluster, id and number of partitions of each of `LABELS`; the topics must be there, see `width`."""
+    """Return name, cluster, id and number of partitions of each of `LABELS`. The topics must exist, see `width`."""
     found = described(settings, named(settings, LABELS)).values()
     return {
         label: [each.name, each.cluster, each.id, each.partitions] for label, each in zip(LABELS, found, strict=True)
@@ -188,7 +188,7 @@ def identities(settings: Settings) -> dict[str, list[Any]]:
 
 
 def require_kept(settings: Settings, partition: int, span: Span, since: Mapping[str, int]) -> None:
-    """Require that no record to be read was deleted. Gaps of the journal are found later, when it is read."""
+    """Require that no record that is to be read was deleted. Gaps in the journal are found later, when it is read."""
     cut = [
         f"{name}/{partition} begins at offset {span[label].first}"
         for label, name in zip(LABELS, named(settings, LABELS), strict=True)

@@ -1,9 +1,9 @@
-"""Derives again what a router sent for one of its partitions, and compares it with what is in the topics.
+"""Derives again what a router sent from one of its partitions, and compares the result with the topics.
 
 The router's engine folds routes and labels in the order of the router's journal. Each partition of `outcomes` holds
 records of all partitions of the router. The records of one router partition keep the order in which it applied its
-inputs, apart from copies. So they are read beside the fold, and only differences take memory. An entry is in the
-journal once its outputs are acknowledged. Records after the last entry are not judged yet.
+inputs, apart from copies. So they are read during the fold, and only differences take memory. An entry is in the
+journal when its outputs are acknowledged. Records after the last entry are not judged yet.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,7 @@ _COPY: Final = Struct(">BQ")
 
 
 class _Made(NamedTuple):
-    """A record that the router makes; ``cause`` is topic and offset of the record that led to it."""
+    """A record that the router makes. ``cause``: topic and offset of the record that led to it."""
 
     label: int
     partition: int
@@ -46,42 +46,42 @@ class _Made(NamedTuple):
 
 
 def prefix(router: int) -> bytes:
-    """Return the key prefix of entries for records that a router's partition sent."""
+    """Return the key prefix of the entries for records that a router partition sent."""
     return _OF.pack(b"R", router)
 
 
 def prefix_of(router: int, label: int, partition: int) -> bytes:
-    """Return the key prefix of entries for records that a router's partition sent to a partition of a topic."""
+    """Return the key prefix of the entries for records that a router partition sent to a partition of a topic."""
     return prefix(router) + _TO.pack(label, partition)
 
 
 def copies(router: int) -> bytes:
-    """Return the key prefix of entries for the last records of a router's partition. Copies of them may follow."""
+    """Return the key prefix of the entries for a router partition's last records. Copies of these may follow."""
     return _OF.pack(b"C", router)
 
 
 def outcome_name(event_id: str, stream: str, number: int) -> str:
-    """Return the name under which an outcome that was sent is compared with one that is derived."""
+    """Return the name by which a sent outcome is compared with a derived one."""
     return f"{event_id}\0{stream}\0{number}"
 
 
 def letter_name(topic: int, offset: int) -> str:
-    """Return the name of a dead letter, from the record of routes or labels that it is about."""
+    """Return the name of a dead letter: it tells the record of routes or labels that the letter is about."""
     return f"{topic}@{offset}"
 
 
 class RouterVerifier:
-    """Derives what a partition of the router sent, and compares it with the records found.
+    """Derives what a partition of the router sent, and compares it with the found records.
 
-    ``under``: returns the policies of a configuration, by its hash.
+    ``under``: returns the policies of a configuration, given its hash.
     ``partitions``: number of partitions of the outcomes.
-    ``letter``: returns the digest of the dead letter for a record of routes or labels.
+    ``letter``: returns the digest of the dead letter about a record of routes or labels.
     ``along``: the records of routes and labels in the order of the journal.
-    ``rows``: the derived state, as ``along`` begins.
-    ``records``: records found of this partition of the router, in order, by label and partition.
+    ``rows``: the derived state where ``along`` begins.
+    ``records``: found records of this router partition, in order, by label and partition.
     ``served``: reads a record by its label, partition and offset, to show a difference.
     ``stamped``: whether outcomes keep the Kafka timestamps of their labels.
-    ``again``: keys of entries that earlier audits derived last; copies of these may have come since.
+    ``again``: keys of entries that earlier audits derived last. Copies of these may have come since then.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RouterVerifier:
         stamped: bool = True,
         again: Iterable[bytes] = (),
     ) -> None:
-        #: The result, with entries of records after the last journal entry, and of records that may be sent again.
+        #: The findings, with entries of records after the last journal entry, and of records that may be sent again.
         self.found = Account()
 
         self._checked = self.found.router
@@ -106,14 +106,14 @@ class RouterVerifier:
         self._letter, self._along, self._rows, self._records, self._served = letter, along, rows, records, served
         self._stamped = stamped
         self._decoder = RouteDecoder()
-        #: Records derived lately, each with the record that led to it.
+        #: Lately derived records, each with the record that led to it.
         self._recent: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         for key in again:
             topic, offset = _COPY.unpack_from(key, _OF.size)
             self._recent[key[-DIGEST:]] = topic, offset
-        #: Begin of the last entry: a router that is killed may send its outputs again.
+        #: Where the last entry begins: if the router is killed, it may send that entry's outputs again.
         self._begins = (0, 0)
-        #: Records derived and not found yet, and records found and not derived yet.
+        #: Records derived but not found yet; and records found but not derived yet.
         self._lacking: dict[bytes, _Made] = {}
         self._strange: dict[bytes, FoundRecord] = {}
 
@@ -163,7 +163,7 @@ class RouterVerifier:
         return _Made(OUTCOMES, to, said, outcome_name(output.event_id, output.stream, output.number), cause, output)
 
     def _later(self) -> set[str]:
-        """Return the events of records after the last entry. A record that crashes every router became nothing."""
+        """Return the events of records after the last entry. A record that crashes every router has become nothing."""
         later: set[str] = set()
         for each in self._along.rest():
             self._checked.waiting += 1
@@ -177,12 +177,12 @@ class RouterVerifier:
     # -- against what it sent ----------------------------------------------------------------------------------------
 
     def _meet(self, made: _Made) -> None:
-        """Find a record that the router makes: skip copies, up to the first other record."""
+        """Find a record that the router makes. Skip copies, up to the first other record."""
         if made.digest in self._recent:
             return
         self._recent[made.digest] = made.cause
         if len(self._recent) > WINDOW:
-            self._recent.popitem(last=False)  # in a plain dictionary it takes 10 us to find the first one
+            self._recent.popitem(last=False)  # in a plain dictionary, finding the first one takes 10 us
         self._lacking[made.digest] = made
         if made.digest in self._strange:
             self._is_known(self._strange.pop(made.digest))
@@ -197,7 +197,7 @@ class RouterVerifier:
             self._miss(self._lacking.pop(next(iter(self._lacking))))
 
     def _is_known(self, found: FoundRecord) -> bool:
-        """Whether the router makes a record, or it is a copy; counts it."""
+        """Whether the router makes a record, or it is a copy. Counts it."""
         if self._lacking.pop(found.digest, None) is None:
             known = found.digest in self._recent
             self._checked.copies += known
@@ -209,7 +209,7 @@ class RouterVerifier:
         return True
 
     def _judge_rest(self, later: set[str] | None) -> None:
-        """Judge the remaining records; ``later`` are events not judged yet, None if not all was read."""
+        """Judge the remaining records. ``later``: events that are not judged yet; None if not all was read."""
         for records in self._records.values():
             for found in records:
                 if self._is_known(found) or later is None:
@@ -249,7 +249,7 @@ class RouterVerifier:
         self.found.differ(self._checked, OutputDifference(made.partition, "outcomes", None, event, what))
 
     def _blame(self, found: FoundRecord, near: _Made | None) -> None:
-        """Report a record that the router does not make; ``near`` is the missing record that it resembles."""
+        """Report a record that the router does not make. ``near``: the missing record that it resembles."""
         if found.label == LETTERS:
             what = f"not the dead letter that the router makes of {self._input(found.name)}"
             self.found.differ(
@@ -262,7 +262,7 @@ class RouterVerifier:
         if made is None or routed is None:
             what, fields = "nothing in routes and labels leads to this outcome", {}
         elif made.digest == found.digest:
-            self._checked.copies += 1  # a router that stood still for long may send it
+            self._checked.copies += 1  # a router that was paused for long may send it
             return
         else:
             what, fields = "not the outcome that the router makes of the event's labels", self._unlike(found, routed)
@@ -284,7 +284,7 @@ class RouterVerifier:
         return unlike(served, routed.target.encode(), encode_outcome(routed), stamp)
 
     def _known(self, event_id: str, stream: str, number: int) -> Routed | None:
-        """Return an outcome by its event, if its row is still there."""
+        """Return an outcome from its event, if the event still has a row."""
         found = self._rows.get(EVENT.key(event_id))
         if found is None:
             return None

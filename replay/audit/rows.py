@@ -1,7 +1,7 @@
-"""Data that an audit keeps: derived rows, in memory or on disk, and sorted entries.
+"""What an audit stores: derived rows, in memory or on disk, and sorted entries.
 
-The records made of one source partition are spread over all partitions of the next topics. To bring them together takes
-a sort, and millions of records take a disk. So each record becomes a short entry, and entries are sorted by key.
+Records made from one source partition are spread over all partitions of the next topics. Bringing them together takes
+sorting, and millions of records need a disk. So each record becomes a short entry, and entries are sorted by key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ import rocksdict
 from state import kinds
 from state.fence import Fence
 
-#: Entries that are written at once.
+#: Number of entries written at once.
 _AT_ONCE: Final = 5000
 _WRITE_BUFFER: Final = 32 << 20
 _LENGTHS: Final = Struct("<Iqii")
@@ -28,7 +28,7 @@ DIGEST: Final = 16
 
 
 class FoundRecord(NamedTuple):
-    """A record that intake or a router has written: label of its topic, its place, its `digest`, its name."""
+    """A record that intake or router has written: the label of its topic, its place, its `digest`, its name."""
 
     label: int
     partition: int
@@ -37,7 +37,7 @@ class FoundRecord(NamedTuple):
     name: str = ""
 
     def entry(self, prefix: bytes) -> tuple[bytes, bytes]:
-        """Return the entry of a record, ordered by a prefix and then by its place."""
+        """Return the entry of a record. Entries are ordered by a prefix, then by place."""
         return prefix + _PLACE.pack(self.label, self.partition, self.offset), self.digest + self.name.encode()
 
 
@@ -51,7 +51,7 @@ def read_entry(entry: tuple[bytes, bytes]) -> FoundRecord:
 def digest(
     partition: int, key: bytes | None, value: bytes, stamp: int | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> bytes:
-    """Return a hash of a record's place and content, 16 bytes; ``stamp`` is None if the timestamp is not compared."""
+    """Return a hash of a record's place and content, 16 bytes. ``stamp`` is None if timestamps are not compared."""
     hashed = blake2b(
         _LENGTHS.pack(partition, -1 if stamp is None else stamp, -1 if key is None else len(key), len(value)),
         digest_size=DIGEST,
@@ -89,13 +89,13 @@ class Memory(dict[bytes, bytes]):
 
 
 def fence_of(rows: RowStore) -> Fence:
-    """Return the fence, which has the next offsets of the inputs."""
+    """Return the fence, which has the inputs' next offsets."""
     row = rows.get(kinds.FENCE.key())
     return Fence() if row is None else Fence.decode(row)
 
 
 class Disk:
-    """Rows in a RocksDB database that lives as long as the audit."""
+    """Rows in a RocksDB database that lasts as long as the audit."""
 
     def __init__(self, directory: Path) -> None:
         options = rocksdict.Options(raw_mode=True)
@@ -124,17 +124,17 @@ class Disk:
         return self._db.items()  # type: ignore[return-value]  # its iterator says it is none
 
     def close(self) -> None:
-        """Close the database; its directory stays."""
+        """Close the database. Its directory remains."""
         self._db.close()
 
 
 def row_store(stack: ExitStack, *, disk: bool) -> RowStore:
-    """Return where derived rows are kept: in memory, or on disk as long as the stack lasts."""
+    """Return where derived rows are kept: in memory, or on disk while the stack lasts."""
     return Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
 
 
 def write_entries(directory: Path, entries: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write entries to a directory that must not exist; any process may read them afterwards."""
+    """Write entries to a directory that must not exist. Any process may read them afterwards."""
     disk, waiting = Disk(directory), dict[bytes, bytes]()
     for key, value in entries:
         waiting[key] = value
@@ -148,7 +148,7 @@ def write_entries(directory: Path, entries: Iterable[tuple[bytes, bytes]]) -> No
 def read_entries(
     directories: Iterable[Path], prefix: bytes, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield entries of directories, and of ``more``, whose keys begin so, in the order of the keys."""
+    """Yield those entries of directories and of ``more`` whose keys have the prefix, in the order of keys."""
     kept = sorted(each for each in more if each[0].startswith(prefix))
     return merge(kept, *(_of(directory, prefix) for directory in directories))
 

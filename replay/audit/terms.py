@@ -1,4 +1,4 @@
-"""The configurations that were in force in a partition, by the hashes that the journal names."""
+"""The configurations that were in force in a partition, by the hashes in the journal."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from streams.config.settings import Settings
 
 
 class Configurations:
-    """The configurations that workers, or routers, wrote down for a partition.
+    """The configurations that workers, or routers, recorded for a partition.
 
-    ``settings``: give everything that is not written down.
+    ``settings``: give everything that is not recorded.
     ``recorded``: the configurations, the oldest first.
     """
 
@@ -36,9 +36,9 @@ class Configurations:
         return ""
 
     def under(self, config: bytes) -> Settings:
-        """Return the settings that have a hash.
+        """Return the settings that have this hash.
 
-        Raises Unauditable if they are missing, or this version cannot read them.
+        Raises Unauditable if they are missing, or if this version cannot read them.
         """
         name = config.hex()
         if name not in self._restored:
@@ -58,7 +58,7 @@ class Configurations:
         return self._restored[name]
 
     def taken_up(self, config: bytes, fence: Fence) -> InForce:
-        """Return who runs a configuration from the fence on; raises `Differs` if it was taken up elsewhere."""
+        """Return who runs a configuration from the fence on; raises `Differs` if it was taken up at another place."""
         named = [each for each in self.recorded if each.digest == config.hex()]
         for each in reversed(named):
             if (each.applied, list(each.next)) == (fence.applied, fence.next):

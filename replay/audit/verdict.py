@@ -15,32 +15,32 @@ from replay.console import Console
 
 @dataclass
 class Verdict:
-    """What an audit found of one partition."""
+    """What an audit found in one partition."""
 
-    #: Number of the partition, and counts of compared records.
+    #: Number of the partition; and counts of compared records.
     partition: int
     checked: Checked
-    #: The first difference, or why checking ended early; None if all was checked.
+    #: The first difference, or why the check ended early; None if all was checked.
     difference: OutputDifference | None = None
     unable: str | None = None
-    #: Records that operators left out.
+    #: Records that operators skipped.
     skipped: list[str] = field(default_factory=list)
     #: Input records that an earlier audit had checked.
     resumed: int = 0
     #: Configurations in force, in order.
     in_force: list[dict[str, Any]] = field(default_factory=list)
-    #: What was loaded as the first rows; empty if nothing was.
+    #: What was loaded as first rows; empty if nothing was.
     loaded: str = ""
 
 
 def account(
     verdicts: Sequence[Verdict], unable: str | None, seconds: float, followed: tuple[Account, float] | None
 ) -> dict[str, Any]:
-    """Return the findings for JSON.
+    """Return the findings as JSON has them.
 
     ``verdicts``: one for each partition.
-    ``unable``: why not all was checked; None if it was.
-    ``followed``: findings about the records from their sources on, and the time it took; None: they were not followed.
+    ``unable``: why not all was checked; None if all was.
+    ``followed``: findings about records from their sources on, and the time it took; None if they were not followed.
     """
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
     differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]

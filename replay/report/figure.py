@@ -1,4 +1,4 @@
-"""Figures over time and of labels: panels side by side, a legend, and a caption with the finding."""
+"""Figures over time, and about labels: panels side by side, a legend, and a caption with the finding."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from agents.status.plot import MARGINS, Plot, padded
 from replay.figures import Delays, ScoredWindow
 from replay.result import RAW, Contender, Scored
 
-#: Most lines in one diagram: nobody can tell more apart.
+#: The most lines in one diagram. Nobody can tell more lines apart.
 LINES: Final = 6
 _WIDTH, _HEIGHT = 500.0, 260.0
 
 
 @dataclass(frozen=True)
 class Series:
-    """The contender that a line shows, and the style sheet's class for its colour and dashes."""
+    """The contender that a line shows, and the style sheet's class for the line's colour and dashes."""
 
     name: str
     style: str
@@ -39,9 +39,9 @@ class Diagram:
 
 @dataclass(frozen=True)
 class SvgFigure:
-    """A figure without its number."""
+    """A figure, before it has a number."""
 
-    #: Its id in the page.
+    #: Its id on the page.
     key: str
     #: What it shows, in a few words.
     title: str
@@ -68,7 +68,7 @@ _Drawn = Sequence[tuple[Series, Contender, Sequence[ScoredWindow]]]
 
 
 def over_time(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[SvgFigure]:
-    """Draw calibration error, regret, and error beside its bound; nothing if outcomes are too few for windows."""
+    """Draw calibration error, regret, and error beside its bound. Nothing if there are too few outcomes for windows."""
     found = [(series, each, each.overall.windows) for series, each in drawn if each.overall and each.overall.windows]
     if not found:
         return

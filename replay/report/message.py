@@ -1,4 +1,4 @@
-"""The summary of a replay in plain words: the model's scores, the outcomes, and the scores of trueup."""
+"""The summary of a replay in plain words: the model's scores, the outcomes, and trueup's scores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from replay.report.rule import overall
 from replay.result import RAW, Contender, Result, Scored
 from state.scoring.windows import KINDS
 
-#: A segment is mentioned if the model is off by this share of what came true.
+#: A segment is mentioned if the model is off by this share of what happened.
 _WRONG: Final = 0.25
-#: Most streams of classes and numbers that are mentioned.
+#: The most streams of classes and numbers that are mentioned.
 _TOLD: Final = 5
 
 
 @dataclass(frozen=True)
 class Message:
-    """Sentences, and two pictures; None if there is nothing to draw."""
+    """Sentences and two pictures. A picture is None if there is nothing to draw."""
 
     sentences: Sequence[str]
     course: Markup | None
@@ -34,7 +34,7 @@ def chosen(contenders: Sequence[Contender], name: str | None) -> Contender:
 
 
 def of(result: Result, name: str | None) -> Message:
-    """Return the message of a replay; ``name``: the chosen contender."""
+    """Return the message of a replay. ``name``: the chosen contender."""
     contenders = [each for each in result.contenders if each.overall]
     of_vectors = list(_vectors(result, name))
     if not contenders:

@@ -1,4 +1,4 @@
-"""The page: one HTML file with style and pictures inside. It loads nothing and runs no scripts."""
+"""The page: one HTML file that contains its style and pictures. It loads nothing and runs no scripts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from replay.sources.scores import scale
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _STYLE: Final = pages.style(TEMPLATES / "report.css")
-#: Definitions of figures, in the order of the page: a name on a line, and its definition below.
+#: Definitions of figures, in the order of the page: a name on one line, its definition below.
 DEFINITIONS: Final = [
     (name, " ".join(said))
     for name, *said in map(str.splitlines, (TEMPLATES / "definitions.txt").read_text("utf-8").split("\n\n"))
@@ -68,9 +68,9 @@ _PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 
 
 def page(result: Result, command: str = "", model: str = "") -> bytes:
-    """Return the report of a replay: the same result, the same bytes.
+    """Return the report of a replay. The same result gives the same bytes.
 
-    ``command``: the command line that made the replay; empty: it is not mentioned.
+    ``command``: the command line that made the replay; if empty, it is not mentioned.
     ``model``: name and version of the model, for the title.
     """
     options = result.manifest.get("options", {})

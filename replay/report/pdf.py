@@ -1,4 +1,4 @@
-"""The report as PDF, printed by an installed browser."""
+"""The report as a PDF, printed by an installed browser."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from typing import Final
 
 from streams.config.settings import SettingsError
 
-#: Names of Chromium's command in different packages.
+#: Names of Chromium's command in various packages.
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: Longest time to print, s.
 SECONDS: Final = 300.0
@@ -23,7 +23,7 @@ def browser() -> str:
 
 
 def printed(page: bytes) -> bytes:
-    """Return a page as PDF. Raises SettingsError if there is no browser, or it prints nothing."""
+    """Return a page as a PDF. Raises SettingsError if there is no browser, or if it prints nothing."""
     with TemporaryDirectory() as directory:
         source, made = Path(directory) / "report.html", Path(directory) / "report.pdf"
         source.write_bytes(page)

@@ -1,4 +1,4 @@
-"""Which configuration to choose and why, in sentences: a stated rule, applied to the paired intervals."""
+"""Which configuration to choose and why, in sentences: it applies a stated rule to the paired intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from replay.result import RAW, Contender, Result
 from state import chances
 from state.scoring.windows import KINDS
 
-#: Fewest outcomes of the rarer answer for a choice: with 10 the intervals of AUC cover .83, with 40 .95.
+#: With fewer outcomes of the rarer answer there is no choice: with 10 the intervals of AUC cover .83, with 40 .95.
 RARER: Final = 20
 #: If a smaller share of forecasts has an outcome, there is no choice: what is best for those may not be best for all.
 SEEN: Final = 0.5
@@ -42,7 +42,7 @@ def base(result: Result) -> list[Contender]:
 
 
 def verdicts(result: Result) -> list[Recommendation]:
-    """Return the choice for probabilities, and for each stream of classes or numbers, the largest first."""
+    """Return the choice for probabilities, and that for each stream of classes or numbers, the largest first."""
     resolved = {stream: each.resolved for one in result.contenders for stream, each in one.vectors.items()}
     some = any(each.overall for each in result.contenders) or not resolved
     made = [choose(result)] if some else []
@@ -147,13 +147,13 @@ def _chances(contenders: Sequence[Contender]) -> bool:
 
 
 def _as_many(weighted: Mapping[str, Any], issued: int) -> bool:
-    """Whether there are about as many labels as their chances say; not known if events have weights."""
+    """Whether there are about as many labels as their chances say. Unknown if events have weights."""
     stand, most = weighted["weight"], chances.MOST * weighted["events"]
     return bool(weighted["by"] or stand >= SEEN * issued or stand > 0.9 * most)
 
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
-    """Return the choice if no comparison is needed: one label never came, or raw forecasts are perfect."""
+    """Return the choice if it needs no comparison: one of the labels never came, or raw forecasts are perfect."""
     cards = [each.raw for each in overall(contenders) if each.raw.n >= FEWEST]
     if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
         only = "yes" if cards[0].base_rate == 1.0 else "no"
@@ -180,7 +180,7 @@ def _rarer(phase: Phase) -> int:
 
 
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:
-    """Return a sentence for each contender that does harm, with where it does."""
+    """Return a sentence for each contender that does harm, and say where it does."""
     refused = {}
     for each in contenders:
         name = each.name
@@ -206,7 +206,7 @@ def _best(every: Sequence[str], verdicts: Verdicts, refused: Mapping[str, str]) 
 
 
 def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
-    """Say that all raw forecasts are equal, if they are."""
+    """If all raw forecasts are equal, say so."""
     cards = [each.raw for each in overall(contenders)]
     if all(each.distinct == 1 for each in cards):
         yield (

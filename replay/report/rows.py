@@ -1,4 +1,4 @@
-"""The rows of the report's tables. The templates decide how they look."""
+"""The rows of the report's tables. Templates decide how they look."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -8,19 +8,19 @@ from replay.report.sentences import learning
 from replay.report.stream_tables import STREAMS
 from replay.result import RAW, Contender, Result, drawn
 
-#: Features that are listed; the JSON has more.
+#: The most features that are listed. The JSON has more.
 FEATURES: Final = 60
 
 Drawn = Sequence[tuple[Series, Contender]]
 
 
 def series(contender: Contender, found: Drawn) -> Series:
-    """Return how a contender is drawn; contenders that are not drawn have no line."""
+    """Return how a contender is drawn. Contenders that are not drawn have no line."""
     return next((each for each, one in found if one is contender), Series(contender.name, "none"))
 
 
 def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
-    """Return the rows of tables of probabilities, for all contenders or only those that are drawn."""
+    """Return the rows of tables about probabilities, for all contenders or only for those that are drawn."""
     return {
         "comparison": list(_comparison(every)),
         "ranks": list(_ranks(every, result)),
@@ -52,7 +52,7 @@ def _comparison(every: Drawn) -> Iterator[tuple[Any, ...]]:
 
 
 def _ranks(every: Drawn, result: Result) -> Iterator[tuple[Any, ...]]:
-    """Yield raw, served and drawn forecasts with their intervals."""
+    """Yield raw, served and drawn forecasts, with their intervals."""
     found = {(each.name, each.metric): each for each in result.intervals}
     kinds: list[tuple[Series, str, Any]] = []
     for which, one in every:
@@ -137,7 +137,7 @@ def origin(result: Result) -> dict[str, Any]:
 
 
 def _called(contender: Contender, config: str) -> list[str]:
-    """Return the streams, and the versions of a stream's model, that a configuration answered."""
+    """Return the streams, and the versions of a stream's model, that a configuration has answered."""
     found = [stream for stream, each in contender.configs.items() if each == config]
     for stream, versions in contender.versions.items():
         found += [f"{stream}, version {name}" for name, each in versions.items() if each == config]

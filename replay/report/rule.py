@@ -1,4 +1,4 @@
-"""The rule by which a configuration is chosen: which differences are clear and matter, and what follows from them."""
+"""The rule for choosing a configuration: which differences are clear and matter, and what follows from them."""
 
 from collections.abc import Mapping, Sequence
 from math import log, log1p
@@ -6,9 +6,9 @@ from typing import Final
 
 from replay.result import RAW, Contender, MetricDifference, Result, Scored
 
-#: The rule of the choice, as the page prints it.
+#: The rule, as the page prints it.
 RULE: Final = (
-    "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
+    "What was served after the warm-up is judged. A configuration is refused if it is clearly worse than raw in Brier "
     "score or log loss, also during its warm-up, or in AUC or recall at the stated volume. Clearly means that the 95% "
     "interval of the paired difference leaves out 0, and that the difference matters: at least 0.1% of raw's Brier "
     "score or log loss, 1% of how often the rarer answer happens in calibration error, 0.002 in AUC, 0.01 and two of "
@@ -29,23 +29,23 @@ PROPER: Final = ("brier", "log_loss", "pinball")
 CALIBRATION: Final = ("ece", "ece_smooth")
 #: How much of each of these may be lost without harm, see `MATTERS`.
 RANKS: Final = {"auc": 0.002, "recall": 0.01}
-#: Smaller differences count as none, because nobody would act on them. For a Brier score, a log loss or a pinball loss
+#: Smaller differences do not count, because nobody would act on them. For a Brier score, a log loss or a pinball loss
 #: it is a share of raw's, for a calibration error a share of the rate of the rarer answer.
 MATTERS: Final = 0.001
 OFF_RATE: Final = 0.01
-#: A recall that differs by fewer ones counts as alike: intervals of so few hold the truth too seldom.
+#: Recalls that differ by fewer ones count as equal: intervals of so few ones contain the truth too rarely.
 ONES: Final = 2.0
-#: Raw's losses count as at least this share of the losses of always forecasting the rate.
+#: Raw's losses count as at least this share of the losses that a constant forecast of the rate would have.
 FLAWLESS: Final = 0.1
 
 
 def overall(contenders: Sequence[Contender]) -> list[Scored]:
-    """Return the figures of all streams of probabilities together, of the contenders that have any."""
+    """Return the figures over all streams of probabilities together, for each contender that has any."""
     return [each.overall for each in contenders if each.overall]
 
 
 def least(contenders: Sequence[Contender]) -> dict[str, float]:
-    """Return the smallest difference that matters, by metric; metrics that are left out have none."""
+    """Return the smallest difference that matters, by metric. For other metrics there is none."""
     raw = [each.settled.raw for each in overall(contenders) if each.settled.raw.n]
     if not raw:
         return {}
@@ -68,8 +68,8 @@ def judged(result: Result) -> "Verdicts":
 
 
 def judged_alone(result: Result, stream: str) -> "Verdicts":
-    """Return the differences for a stream of classes or numbers, among contenders that left the warm-up."""
-    # A contender that never left it served raw forecasts, and all are compared with raw.
+    """Return the differences for a stream of classes or numbers, between contenders that left the warm-up."""
+    # A contender that never left it has served raw forecasts, and all are compared with raw.
     mine = {one.name: each for one in result.contenders if (each := one.vectors.get(stream)) and each.resolved}
     found = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
     metrics = {each.metric for each in found}
@@ -77,9 +77,9 @@ def judged_alone(result: Result, stream: str) -> "Verdicts":
 
 
 class Verdicts:
-    """The paired differences, asked for in either direction.
+    """The paired differences, which may be asked for in either direction.
 
-    ``least``: by metric the smallest that matters, see `least`.
+    ``least``: by metric, the smallest difference that matters, see `least`.
     """
 
     def __init__(self, differences: Sequence[MetricDifference], least: Mapping[str, float]) -> None:
@@ -95,11 +95,11 @@ class Verdicts:
         return self._found.get((name, against), {})
 
     def sign(self, each: MetricDifference) -> int:
-        """Return -1 if ``name`` is better by what matters, 1 if it is worse by that, else 0."""
+        """Return -1 if ``name`` is better by an amount that matters, 1 if it is worse by one, otherwise 0."""
         return each.sign if abs(each.value) >= self.margin(each) else 0
 
     def helps(self, name: str) -> bool:
-        """Return whether ``name`` is better than raw in every proper score, by what matters."""
+        """Return whether ``name`` is better than raw in every proper score, by an amount that matters."""
         found = [each for metric, each in self.of(name, RAW).items() if metric in PROPER]
         return bool(found) and all(self.sign(each) < 0 for each in found)
 
@@ -108,7 +108,7 @@ class Verdicts:
         return self._least.get(each.metric, 0.0)
 
     def as_well(self, each: MetricDifference) -> bool:
-        """Return whether ``name`` ranks no worse by what matters, at both ends of the interval."""
+        """Return whether ``name`` ranks no worse by an amount that matters, at both ends of the interval."""
         return each.metric in RANKS and each.low > -self.margin(each)
 
     def worse(self, name: str, metrics: Sequence[str]) -> list[MetricDifference]:
@@ -117,7 +117,7 @@ class Verdicts:
         return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
 
     def alike(self, name: str, against: str) -> bool:
-        """Return whether the intervals exclude a difference that matters in every proper score."""
+        """Return whether the intervals rule out a difference that matters in every proper score."""
         found = self.of(name, against)
         return bool(found) and all(
             max(-each.low, each.high) < self.margin(each) for metric, each in found.items() if metric in PROPER

@@ -1,4 +1,4 @@
-"""Sentences about a choice: how forecasters differ, with the numbers, and which problems remain."""
+"""Sentences about a choice: how forecasters differ, with numbers, and which problems remain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
@@ -20,21 +20,21 @@ _CALLED: Final = {
     "recall": "recall",
     "pinball": "pinball loss",
 }
-#: A bound from here on says nothing: no error of probabilities can be larger.
+#: A bound from here on says nothing, because no error of probabilities can be larger.
 VACUOUS: Final = 1.0
-#: Scores with an ECE of so many times what chance gives, and of this share of the rarer answer's rate, are not
-#: calibrated.
+#: Scores are not calibrated if their ECE is this many times what chance gives, and this share of the rate
+#: of the rarer answer.
 MANY: Final = 5.0
 COARSE: Final = 0.1
 #: A difference of at most this is mentioned without its number.
 NOTHING: Final = 1e-6
-#: If a larger share of neighbours changed their order, neither rounding explains it, nor a map that moved between them.
-#: Histograms have from 10 % on; maps that keep the order at most 2 % of 1,500 forecasts, usually none.
+#: If a larger share of neighbours changed their order, neither rounding nor a map that moved between them explains it.
+#: Histograms have 10 % and more; maps that keep the order have at most 2 % of 1,500 forecasts, usually none.
 TURNED: Final = 0.05
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
-#: A warm-up is mentioned from this share of the forecasts on, and if the ECE of what was served is more than so many
-#: times what chance gives; and for at most so many streams.
+#: A warm-up is mentioned from this share of the forecasts on, if the ECE of what was served is more than this many
+#: times what chance gives; and for at most this many streams.
 BRIEF: Final = 0.01
 HARMLESS: Final = 2.0
 WARMED: Final = 5
@@ -46,7 +46,7 @@ def kept(contender: Contender) -> bool:
 
 
 def order_kept(contender: Contender, verdicts: Verdicts) -> str:
-    """Say whether the order of one moment is kept, and where a change of AUC or recall then comes from."""
+    """Say whether the order within one moment is kept, and if so, where a change of AUC or recall comes from."""
     if not kept(contender):
         return f"Of neighbours that one map answered it makes {share(contender.turned)} nearly equal, or turns them."
     moved = verdicts.worse(contender.name, tuple(RANKS))
@@ -72,12 +72,12 @@ def levels(name: str, figures: Mapping[Kind, Mapping[str, float]], losses: Seque
 
 
 def times(card: Scorecard) -> float:
-    """Return the ECE as a multiple of what chance gives; 0 if chance gives none."""
+    """Return the ECE as a multiple of what chance gives; 0 if chance gives 0."""
     return card.ece / card.ece_noise if card.ece_noise > 0 else 0.0
 
 
 def use(name: str, contender: Contender | None, of: str = "") -> str:
-    """Return the recommendation, and whether the scores' level can be relied on."""
+    """Return the recommendation, and whether the level of the scores can be relied on."""
     said = f"Serve the calibrated scores{of}, by {_whose(name)}"
     if contender is None or contender.overall is None:
         return f"{said}."
@@ -92,7 +92,7 @@ def use(name: str, contender: Contender | None, of: str = "") -> str:
 
 
 def _whose(name: str) -> str:
-    """Name a configuration: the one in force, a calibrator, or the plan of a file."""
+    """Name a configuration: the one in force, a calibrator, or the plan in a file."""
     if name == PRESENT:
         return "the configuration in force"
     try:
@@ -103,16 +103,16 @@ def _whose(name: str) -> str:
 
 
 def learning(contender: Contender) -> list[Scored]:
-    """Return the streams that left their warm-up, those with most forecasts first.
+    """Return the streams that left their warm-up. Those with most forecasts come first.
 
-    If only raw scores are served, or no outcome comes, a warm-up does not end. It is then no time of learning.
+    If only raw scores are served, or if no outcome comes, a warm-up does not end. Then it is not a time of learning.
     """
     left = (each for each in contender.streams.values() if each.warmup.issued < each.issued)
     return sorted(left, key=lambda each: (-each.issued, each.stream))
 
 
 def warmed(contender: Contender) -> Iterator[str]:
-    """Say for each stream how much was warm-up, and what was served in it."""
+    """Say for each stream how much of it was warm-up, and what was served then."""
     found = [
         each
         for each in learning(contender)
@@ -144,13 +144,13 @@ def _warmup(name: str, scored: Scored, of: str) -> str:
 
 
 def harm_of_draw(verdicts: Verdicts, name: str) -> list[str]:
-    """Say what is lost by serving the draw."""
+    """Say what is lost if the draw is served."""
     harm = verdicts.worse(drawn(name), (*PROPER, *RANKS))
     return [f"Its draw is worse than raw in {numbers(harm)}: serve p."] if harm else []
 
 
 def compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> str:
-    """Describe the difference between two, with the numbers; smooth ECE only if it contradicts ECE."""
+    """Describe the difference between two contenders, with numbers. Mention smooth ECE only if it contradicts ECE."""
     found, against = verdicts.of(name, other), called or other
     said = [
         each
@@ -185,7 +185,7 @@ def compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> str
 
 
 def remains(contender: Contender, overall: Scored) -> list[str]:
-    """Name problems that the choice does not solve."""
+    """Name the problems that the choice does not solve."""
     name = contender.name
     card, raw = overall.settled.calibrated, overall.settled.raw
     told = []

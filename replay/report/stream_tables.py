@@ -1,4 +1,4 @@
-"""The tables of a contender's streams, for the report and for a terminal: mostly those of the status page."""
+"""The tables about a contender's streams, for the report and for a terminal. Most are those of the status page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -14,21 +14,21 @@ from state.scoring.vector_history import WINDOW
 from streams.metrics.figures import FIGURES
 from streams.metrics.vectors import NORMALISED
 
-#: Headings of figures of classes and numbers.
+#: Headings of the figures of classes and numbers.
 _WORDS: Final = {each.name: each.words for each in FIGURES} | {"auc": "AUC", "pinball": "pinball loss"}
-#: The last so many months are shown; the JSON has all.
+#: The most last months that are shown. The JSON has all.
 MONTHS: Final = 12
-#: So many streams of a contender are shown, those with most forecasts; the JSON has more.
+#: The most streams of a contender that are shown: those with most forecasts. The JSON has more.
 STREAMS: Final = 30
 _NOTE: Final = (
     f"Smaller is better, except for accuracy and AUC. The worst window is of {WINDOW} outcomes. Its noise is what "
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
-#: Headings of how far segments are off, by kind.
+#: Headings for how far segments are off, by kind.
 _OFF: Final = {
-    "probs": "The likeliest class: its probability less how often it came true",
-    "quantiles": "Of the level that is most off: the level less its coverage",
+    "probs": "The likeliest class: its probability minus how often it came true",
+    "quantiles": "Of the level that is most off: the level minus its coverage",
 }
 _count, _score, _share = map(valued, (count, score, share))
 
@@ -55,7 +55,7 @@ def of_probabilities(contender: Contender) -> Iterator[ScoreTable]:
 
 
 def of_vectors(contender: Contender, result: Result) -> Iterator[ScoreTable]:
-    """Yield the scores of each stream of classes or numbers, and its segments."""
+    """Yield the scores and the segments of each stream of classes or numbers."""
     for each in contender.vectors.values():
         raw, served = each.figures["raw"], each.figures["calibrated"]
         rows = [
@@ -77,9 +77,9 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[ScoreTable]:
 
 
 def _by_month(
-    worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true"
+    worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served minus came true"
 ) -> Iterator[ScoreTable]:
-    """Yield how far served scores were off in each segment, month by month; nothing for a single month."""
+    """Yield how far served scores were off in each segment, month by month. Nothing if there is only one month."""
     months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]
     if len(months) < 2:
         return
@@ -122,7 +122,7 @@ def _intervals(found: Mapping[str, Any], title: str) -> Iterator[ScoreTable]:
 
 
 def difference(each: MetricDifference, verdicts: Verdicts) -> Markup:
-    """Return a difference, its interval, and what that means."""
+    """Return a difference, its interval, and what it means."""
     none = "alike" if each.clear else "no difference"
     verdict = ("better", none, "worse")[verdicts.sign(each) + 1]
     value, low, high = number_format.difference(each.value, each.low, each.high)

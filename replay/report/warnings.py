@@ -1,4 +1,4 @@
-"""Warnings before the figures, and the limits of what they show."""
+"""Warnings that come before the figures, and the limits of what the figures show."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ from replay.result import Contender, Result, Scored
 from replay.silence import lasting
 from streams.config.stream_config import duration as milliseconds
 
-#: With fewer outcomes in a band, or in all, shares move by more than .2 by chance.
+#: With fewer outcomes (in a band, or in all), shares move by more than .2 by chance.
 FEW = 100
-#: Fewest outcomes of a label for a sentence about their ages.
+#: With fewer outcomes of a label there is no sentence about their ages.
 ENOUGH = 20
-#: Labels differ in age if their medians differ by this share of the longer one. Ages this near to the ttl are cut off
-#: by it.
+#: Labels differ in age if their medians differ by this share of the longer one. If ages come this near to the ttl, it
+#: has cut them off.
 APART, NEAR = 0.25, 0.8
 #: Too many outcomes are late if this share takes longer than the ttl.
 BEYOND = 0.01
-#: Most streams that one warning names.
+#: The most streams that one warning names.
 LISTED = 5
-#: Too many labels of silence were replaced if they are this share of the ones.
+#: Too many labels from silence were replaced if they are this share of the ones.
 REVERSED = 0.02
-#: If a smaller share of forecasts has an outcome, a label that is never reported is what silence means.
+#: If a smaller share of forecasts has an outcome, and a label is never reported, silence means that label.
 SILENT = 0.5
-#: Outcomes without a forecast, as a share of those with one: more is not chance.
+#: Outcomes without a forecast, as a share of outcomes with one: a larger share is not chance.
 LOST = 0.001
-#: An AUC below this means reversed scores: no weak model ranks so badly.
+#: An AUC below this means that scores are reversed: no weak model ranks so badly.
 BACKWARDS = 0.45
-#: If labels come so much more often for some scores than for others, the score selects them.
+#: If labels are this many times as frequent for some scores as for others, the score selects them.
 UNEVEN = 0.2
 
 _REPLAYED: Final = (
@@ -54,7 +54,7 @@ _MISSING: Final = (
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning: its subject, its meaning for the reader, and lines for the streams file, if any."""
+    """A warning: its subject, its meaning for the reader, and lines for the streams file, if there are any."""
 
     title: str
     sentence: str
@@ -85,25 +85,25 @@ def cautions(result: Result) -> list[Caution]:
 
 
 def unsorted(result: Result) -> Iterator[Caution]:
-    """Warn of many records that come after later ones: a file can be sorted, a topic cannot."""
+    """Warn of many records that come after later ones. A file can be sorted, a topic cannot."""
     for topic, n in result.out_of_order.items():
         if n > UNSORTED * result.records:
             yield Caution(
-                f"{count(n)} records of {topic} stand behind later ones.",
-                "They were played where they stand. If the file was not sorted by time, sort it and replay again."
+                f"{count(n)} records of {topic} are out of time order.",
+                "They were played in place. If the file was not sorted by time, sort it and replay again."
                 if "files" in result.manifest
                 else "Their time is before that of an earlier record of their partition: they were written late, or "
-                "their producers' clocks differ. They were played where they stand, as a worker reads them.",
+                "their producers' clocks differ. They were played in place, as a worker reads them.",
             )
 
 
 def _streams(result: Result) -> list[Scored]:
-    """Return the streams of probabilities, by the first contender."""
+    """Return the streams of probabilities, from the first contender."""
     return [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
 
 
 def turned(result: Result) -> Iterator[Caution]:
-    """Warn of streams whose higher scores have fewer events, beyond chance."""
+    """Warn of streams whose higher scores have fewer events than chance explains."""
     for each in _streams(result):
         ones = each.raw.base_rate * each.raw.n
         pairs = ones * (each.raw.n - ones)
@@ -116,7 +116,7 @@ def turned(result: Result) -> Iterator[Caution]:
 
 
 def unsegmented(result: Result) -> Iterator[Caution]:
-    """Warn of streams with segments that no record has: for a table, options must name their columns."""
+    """Warn of streams whose segments no record has. For a table, options must name the segments' columns."""
     for each in _streams(result):
         if (found := (each.segments or {}).get("worst")) and {one["value"] for one in found} == {"(missing)"}:
             names = ", ".join(sorted({one["segment"] for one in found}))
@@ -137,7 +137,7 @@ def lateness(result: Result) -> Iterator[Caution]:
 
 
 def too_short(scored: Scored) -> Caution | None:
-    """Say that the ttl is shorter than a stream's outcomes take, whether or not forecasts have expired."""
+    """Say that the ttl is shorter than a stream's outcomes take, whether forecasts have expired or not."""
     late, ttl = scored.late, duration(scored.ttl_ms)
     if late is None or late.p99_ms is None or late.largest_ms is None:
         return None
@@ -206,7 +206,7 @@ def _seen(scored: Scored) -> list[OutcomeAges]:
 
 
 def _labels(scored: Scored, *, sampled: bool) -> Iterator[Caution]:
-    """Say which labels are too few, or differ from the others. ``sampled``: the chance of each label is known."""
+    """Say which labels are too few, or unlike the others. ``sampled``: the chance of each label is known."""
     resolved = scored.raw.n
     blind = [each for each in scored.coverage if not each.identifiable and not sampled]
     if blind:

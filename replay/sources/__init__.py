@@ -1,1 +1,1 @@
-"""Where a replay's records come from: topics or files, each partition of each topic in the order of its offsets."""
+"""Where a replay's records come from: topics or files. Each partition of a topic is in the order of its offsets."""

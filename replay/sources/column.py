@@ -1,4 +1,4 @@
-"""A column of a table, and how a message names a cell of it."""
+"""A column of a table, and how a message names a cell in it."""
 
 import re
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ class Column:
     #: Name of the option, and its value.
     option: str
     name: str
-    #: Cells as text; if the file has such types, as numbers, or as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT if
-    #: a cell is empty.
+    #: Cells as text; or, if the file has such types, as numbers or as ``datetime64[ms]`` in UTC. An empty cell is empty
+    #: text, NaN or NaT.
     cells: list[str] | NDArray[Any]
-    #: The number of each cell's row, as a person counts: in CSV the first row of the file is 1.
+    #: The number of each cell's row, as people count: in CSV the first row of the file is 1.
     rows: Sequence[int]
 
     @property
@@ -42,7 +42,7 @@ class Column:
         return self.cells if isinstance(self.cells, list) else [str(cell) for cell in self.cells]
 
     def present(self) -> list[str]:
-        """Return the cells as text, without blanks around it; text in `MISSING`, or of marks alone, becomes empty."""
+        """Return the cells as text, without surrounding blanks. Text in `MISSING`, or of marks alone, becomes empty."""
         stripped = (cell.strip() for cell in self.texts)
         return ["" if cell in MISSING or (not cell[:1].isalnum() and is_marks(cell)) else cell for cell in stripped]
 
@@ -56,7 +56,7 @@ class Column:
 
 
 def is_marks(cell: str) -> bool:
-    """Whether text holds no letter, digit or currency: databases draw lines, and a dash or a dot stands for nothing.
+    """Whether text holds no letter, digit or currency. Databases draw lines, and a dash or a dot stands for nothing.
 
     Examples
     --------
@@ -83,6 +83,6 @@ def quoted(cell: object) -> str:
 
 
 def unwrapped(cells: list[str]) -> list[str]:
-    """Return the text of formulas such as ``="00042"``, with which exports protect text from spreadsheets."""
+    """Return the text of formulas such as ``="00042"``, by which exports protect text from spreadsheets."""
     first = next((cell for cell in cells if cell), "")
     return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells

@@ -1,9 +1,9 @@
-"""Two files, or folders of parts, as two topics: JSON lines, plain or packed, or Parquet.
+"""Two files, or two folders of parts, as two topics: JSON lines, plain or packed, or Parquet.
 
 A file holds records as the topic has them: ``event_id``, ``stream``, ``p`` and so on. Each needs a time: ``timestamp``
-(ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key) and
-``partition`` (else the key's partition by Kafka's own hash, among ``--partitions``). Records keep the order of the
-file, as those of a topic do, so a file should be in the order of time.
+(ms, or a timestamp column in Parquet), or otherwise ``ts``. It may give ``key`` (otherwise the event id is the key) and
+``partition`` (otherwise it is the key's partition by Kafka's own hash, among ``--partitions``). Records keep the order
+of the file, as in a topic, so a file should be in the order of time.
 """
 
 import sys
@@ -34,9 +34,9 @@ from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 
-#: Bytes of a file parsed at once: about two thousand records.
+#: Bytes of a file that are parsed at once: about two thousand records.
 _BLOCK = 1 << 18
-#: A line has at most so many bytes.
+#: The most bytes of a line.
 _LONGEST = 1 << 26
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A parsed line and its bytes.
@@ -47,12 +47,12 @@ Line = tuple[Any, bytes]
 class FileSource:
     """Forecasts and outcomes in two files.
 
-    Raises SettingsError if a file cannot be read, or is Parquet and pyarrow is missing.
-    Raises TableError if a file holds something else; also while it is read.
+    Raises SettingsError if a file cannot be read, or is Parquet and pyarrow is missing. Raises TableError if a file
+    holds something else, perhaps only while it is read.
 
-    ``partitions``: number of partitions. Each learns by itself, as live.
-    ``routed``: plan of intake and router, if the files hold records from before them. Events then belong to their
-    stream, and keys are shards.
+    ``partitions``: number of partitions. Each learns by itself, as in a worker.
+    ``routed``: the plan by which intake and router work, if the files hold records from before these. Events then
+    belong to their stream, and keys are shards.
     """
 
     forecasts: Path
@@ -83,14 +83,14 @@ class FileSource:
         return {"files": files, "partitions": self.partitions}
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
-        """Yield the records of a file that is one partition, see `ready`."""
+        """Yield the records of a file that is a single partition, see `ready`."""
         if self.partitions != 1 or partition:
             raise ValueError("a file of several partitions is made ready first")
         for _, chunk in self._chunks(topic):
             yield chunk
 
     def ready(self, directory: Path) -> "FileSource | SpooledSource":
-        """Sort the records of both files into one file a partition below ``directory``, if there are several.
+        """Sort the records of both files into one file for each partition below ``directory``, if there are several.
 
         Raises SettingsError if a record names a partition that does not exist.
         """
@@ -152,7 +152,7 @@ class FileSource:
     def _along(
         self, policies: Policies, record: dict[str, Any], line: bytes, key: bytes | None
     ) -> tuple[bytes, bytes | None]:
-        """Return value and key as intake and router make them; unchanged if the stream is not known."""
+        """Return value and key as intake and router make them; unchanged if the stream is unknown."""
         event_id = record.get("event_id")
         stream = record.get("stream", self._streams.get(event_id) if type(event_id) is str else None)
         if type(event_id) is not str or type(stream) is not str:
@@ -161,7 +161,7 @@ class FileSource:
 
     @cached_property
     def _streams(self) -> dict[str, str]:
-        """The stream of each forecast, by event id; raises `TableError` if an id comes in two streams."""
+        """The stream of each forecast, by event id. Raises `TableError` if an id comes in two streams."""
         found: dict[str, str] = {}
         for lines, _ in parsed(self.forecasts):
             for record, _ in lines:
@@ -186,7 +186,7 @@ class FileSource:
 
 @dataclass(frozen=True)
 class SpooledSource:
-    """Files that were sorted into partitions; see `FileSource.ready`."""
+    """Files whose records were sorted into partitions; see `FileSource.ready`."""
 
     directory: Path
     partitions: int
@@ -247,7 +247,7 @@ def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
                     found.append((loads(line), line))
                 except undecodable:
                     if line and not line.isspace():
-                        found.append((None, line))  # the decoder says why, in a dead letter
+                        found.append((None, line))  # the decoder says why in a dead letter
             read = read or bool(found)
             yield found, stored.tell()
             if not block:
@@ -257,7 +257,7 @@ def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
 
 
 def _begun(path: Path, block: bytes) -> bytes:
-    """Return the first block of a file without a byte order mark; TableError if it holds no JSON lines."""
+    """Return the first block of a file without a byte order mark; TableError if the file does not hold JSON lines."""
     block = block.removeprefix(BOM_UTF8)
     begin = block[:4096].lstrip()
     if begin[:1] == b"[":
@@ -282,7 +282,7 @@ def lines(inside: list[Any], place: str, path: Path) -> str:
 
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
-    """Yield the rows of a Parquet file; columns without a value are left out, times become ms."""
+    """Yield the rows of a Parquet file. Columns without a value are left out. Times become ms."""
     arrow = pyarrow()
     try:
         files = [arrow.parquet.ParquetFile(part) for part in parts(path)]
@@ -296,14 +296,14 @@ def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
                 found.append((record, orjson.dumps(record, default=_plain)))
             read += len(found)
             yield found, size * read // rows
-    except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python does not have
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python lacks
         raise TableError(f"{path} cannot be read as a Parquet file: {str(exc).splitlines()[0]}") from exc
     if not read:
         raise TableError(f"{path} holds no records")
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON does not have as a number or text."""
+    """Return, as a number or text, a value that JSON lacks."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return float(value) if isinstance(value, Decimal) else str(value)
@@ -311,6 +311,6 @@ def _plain(value: object) -> object:
 
 def _json(value: object) -> object:
     if isinstance(value, datetime):
-        # A column without a zone is read as UTC, as Kafka's clock is.
+        # A column without a time zone is read as UTC, like Kafka's clock.
         return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -14,15 +14,15 @@ from replay.sources.text_table import Text
 from streams.sources.references import Read, reader
 
 _NO_ENVELOPE: Final = (None, (), "", 0)
-#: Most paths that a message lists.
+#: The most paths that a message lists.
 _LISTED: Final = 200
 
 
 def read(path: Path, named: Mapping[str, str]) -> Text:
-    """Read columns of a table. Missing values and null are empty; NaN is read as it is written.
+    """Read columns of a table. Missing values and null are empty. NaN is read as it is written.
 
-    Raises SettingsError if the file cannot be read.
-    Raises TableError if a line is no object, no row has a value at a path, or one holds a list or an object.
+    Raises SettingsError if the file cannot be read. Raises TableError if a line is not an object, if no row has a value
+    at a path, or if a row has a list or an object there.
 
     ``named``: paths, or names of fields, by the option that gives each.
     """
@@ -45,7 +45,7 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
             rows.append(number)
             for name, column in cells.items():
                 value = _value(row, name, reads[name])
-                if isinstance(value, float) and abs(value) >= 2**63:  # more than 64 bits, which orjson rounds
+                if isinstance(value, float) and abs(value) >= 2**63:  # needs more than 64 bits, so orjson rounds it
                     value = _value(json.loads(line), name, reads[name])
                 if isinstance(value, list | dict):
                     option = next(option for option in named if named[option] == name)
@@ -70,7 +70,7 @@ def _reader(name: str) -> Read:
 
 
 def _value(row: dict[str, Any], name: str, read: Read) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return the value of the field with this name, else the value at this path."""
+    """Return the value of the field with this name, or otherwise the value at this path."""
     return row[name] if name in row else read(row, _NO_ENVELOPE)
 
 
@@ -82,7 +82,7 @@ def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
 
 
 def _lists(value: dict[str, Any], path: str = ".") -> Iterator[tuple[str, list[Any]]]:
-    """Yield the lists of objects or lists inside an object, by their paths as jq writes them."""
+    """Yield the lists of objects or of lists inside an object, by their paths in jq's notation."""
     for name, inner in value.items():
         step = f"{path}[{json.dumps(name, ensure_ascii=False)}]"
         if isinstance(inner, dict):
@@ -92,7 +92,7 @@ def _lists(value: dict[str, Any], path: str = ".") -> Iterator[tuple[str, list[A
 
 
 def _fault(line: bytes) -> str:
-    """Say from where on a line is no JSON; empty if it is."""
+    """Say from where on a line is not JSON; empty if it is JSON."""
     try:
         json.loads(line)
     except json.JSONDecodeError as exc:
@@ -115,7 +115,7 @@ def _nested(option: str, name: str, number: int, value: object) -> TableError:
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - whatever stands there
-    """Yield the paths to the values inside a value; of a list only the last, which of two classes is class 1."""
+    """Yield the paths to the values inside a value. For a list, only the last path: of two classes, that of class 1."""
     if isinstance(value, dict):
         for name, inner in value.items():
             step = name if name.replace("_", "").isalnum() or not path else json.dumps(name, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""When labels were known: before their score, at no time that is told, or all at once."""
+"""When labels were known: before their score, at an unknown time, or all at once."""
 
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
@@ -14,9 +14,9 @@ from replay.sources.times import NEVER
 from state.arrays import Floats, Integers
 from state.scoring.ages import words
 
-#: A larger share of labels before their scores is a wrong zone or column, not a few wrong clocks.
+#: If a larger share of labels is before its score, the zone or column is wrong, not just a few clocks.
 _MOST_EARLY: Final = 0.01
-#: Labels without a time are taken as known at the age by which this share of the others was.
+#: Labels without a time are taken as known at the age by which this share of the others was known.
 _MOST_KNOWN: Final = 0.99
 
 
@@ -30,10 +30,10 @@ def follow(
 ) -> list[str]:
     """Let labels that are before their score come with it, as a worker does; TableError if they are too early or many.
 
-    Many may be early within the day, minute or second that all label times are rounded to.
+    Many may be early within the day, minute or second to which all label times are rounded.
 
-    ``known, made``: by row, when the label was known and when its score was made, ms.
-    ``scored``: by row, which row has the score.
+    ``known, made``: for each row, when the label was known and when its score was made, ms.
+    ``scored``: for each row, which row has its score.
     """
     early = (known < made) & (known != NEVER) & ~np.isnan(labels)
     if not early.any():
@@ -60,12 +60,12 @@ def follow(
 
 
 def completed(labels: Floats, known: Integers, made: Integers, column: Column) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return which zeros nobody reported, [n]; let other labels without a time be known when most were, and say so.
+    """Return which zeros nobody reported, [n]. Other labels without a time become known when most were; say so.
 
-    Zeros are silence if at least half of them have no time. Other labels would become zeros by it if they were left
-    out, so they are known at the age by which `_MOST_KNOWN` of those with a time were.
+    Zeros are silence if at least half of them have no time. If the other labels without a time were left out, they
+    would become zeros, too. So they are known at the age by which `_MOST_KNOWN` of those with a time were.
 
-    Raises TableError if ones have no time, all of them.
+    Raises TableError if none of the ones has a time.
     """
     ones, zeros, lacks = labels == 1, labels == 0, known == NEVER
     if ones.any() and lacks[ones].all():
@@ -89,7 +89,7 @@ def completed(labels: Floats, known: Integers, made: Integers, column: Column) -
 
 
 def at_once(known: Integers, made: Integers) -> list[str]:
-    """Say that all labels are of one time, though scores are not: it is that of an export."""
+    """Say so if all labels have one time although scores do not: it is the time of an export."""
     known = known[known != NEVER]
     if len(known) < 2 or known.min() < known.max() or made.min() == made.max():
         return []

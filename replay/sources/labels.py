@@ -11,7 +11,7 @@ from typing import Final
 
 from replay.sources.column import MISSING, is_marks
 
-#: What text means without ``--labels``; numbers that equal 0 or 1 mean these.
+#: What text means without ``--labels``. Numbers that equal 0 or 1 mean these.
 _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
@@ -21,17 +21,17 @@ _WORDS: Final = {
     **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет", "いいえ"), 0),
     **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да", "はい"), 1),
 }
-#: Text that means *not known*.
+#: Text that means *unknown*.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
 #: Characters of lines that databases draw, and of marks that stand for nothing.
 _DRAWN: Final = frozenset("-–—.=_")
-#: Text that beside words may be the other answer.
+#: Text that, among words, may be the other answer.
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
 _NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
-#: A bit as MySQL stores it.
+#: A bit as MySQL writes it.
 _BITS: Final = {"\0": "0", "\1": "1"}
-#: What words probably mean; it is proposed, not taken.
+#: What words probably mean. It is proposed, not assumed.
 _LIKELY: Final = {
     **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),
     **dict.fromkeys(("fp", "false positive", "tn", "true negative"), 0),
@@ -41,9 +41,9 @@ _LIKELY: Final = {
 }
 #: Meanings that ``--labels`` may give, by name.
 _MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
-#: A column with more different values holds no labels.
+#: A column with more different values than this does not hold labels.
 _MOST: Final = 10
-#: So many numbers from 0 on may be codes, of which 2 stands for no label; more are counts.
+#: At most this many numbers from 0 on may be codes, of which 2 stands for no label. More are counts.
 _CODES: Final = 3
 
 Meanings = Mapping[str, int | None]
@@ -52,9 +52,9 @@ Meanings = Mapping[str, int | None]
 def parse(text: str) -> Meanings:
     """Parse ``--labels``: the meaning of each label.
 
-    A name with a comma stands in quotes. An empty name is an empty cell.
+    A name with a comma must be in quotes. An empty name is an empty cell.
 
-    Raises ValueError if it says something else; the message names the part.
+    Raises ValueError if a part has another form; the message names the part.
     """
     found: dict[str, int | None] = {}
     for each in next(csv.reader([text], skipinitialspace=True)) if text else ():
@@ -71,17 +71,17 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     Raises ValueError if a value may mean several things; the message says what to write.
 
     ``values``: the different values, and how often each occurs.
-    ``given``: the meanings from ``--labels``. If it names a 0 or a 1, other values have no default meaning.
+    ``given``: the meanings from ``--labels``. If they include a 0 or a 1, other values have no default meaning.
     """
     names = {value: _name(value) for value in values}
     known: dict[str, int | None] = dict(given)
     if all(meaning is None for meaning in given.values()):
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
-            known.pop("f", None)  # without a t it may mark frauds
+            known.pop("f", None)  # without a "t" for true, "f" may mark frauds
     nothing = _NOTHING | _empty(names.values(), known)
     there = {name: known.get(name) for name in names.values() if name not in nothing}
-    # Beside words of which none means 0, "none" is a word, too.
+    # Among words of which none means 0, "none" is a word, too.
     if 0 not in there.values() and not all(map(_is_number, there)):
         nothing -= {_NONE}
     known |= dict.fromkeys(nothing - known.keys())
@@ -99,7 +99,7 @@ def _empty(names: Collection[str], known: Meanings) -> AbstractSet[str]:
 
 
 def _name(value: str) -> str:
-    """Return a value in the form for comparison: stripped, in lower case, numbers in one form."""
+    """Return a value in the form for comparison: stripped, in lower case, and with one form for numbers."""
     text = _BITS.get(value) or value.strip().casefold()
     if match := _NUMBER.fullmatch(text):
         text = f"{match[1]}.{match[3] or 0}"
@@ -140,7 +140,7 @@ def _question(
 
 
 def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
-    """Guess what values mean: the largest of numbers is 1, as all counts but 0, of other words the rarest."""
+    """Guess what values mean. Of numbers the largest is 1 (of counts, all except 0); of other words the rarest."""
     meant = {name: known[name] for name in shown if name in known}
     try:
         order = {name: float(name) for name in shown}

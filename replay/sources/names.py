@@ -1,4 +1,4 @@
-"""Reads columns of names: of events, streams, segments, entities and versions; and which rows are of one event."""
+"""Reads columns of names (of events, streams, segments, entities, versions), and finds which rows are of one event."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from state.arrays import Floats
 
 #: Text that means *no name*. NA and - are names.
 _NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
-#: A large number as a spreadsheet writes it, without its last digits.
+#: Matches a large number as a spreadsheet writes it, without its last digits.
 _ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+", re.IGNORECASE | re.ASCII)
-#: A whole number that was stored as a float.
+#: Matches an integer that was stored as a float.
 _WHOLE: Final = re.compile(r"(\d+)\.0", re.ASCII)
 
 
@@ -41,7 +41,7 @@ def ids(column: Column) -> list[str]:
 
 
 def whole(column: Column) -> tuple[Column, list[str]]:
-    """Return names without the .0 of a program that took them for numbers; add a note."""
+    """Return names without the .0 from a program that took them for numbers; add a note."""
     found = [_WHOLE.fullmatch(cell.strip()) for cell in column.texts]
     if not any(found) or any(
         not match and cell.strip() not in _NAMELESS for match, cell in zip(found, column.texts, strict=True)
@@ -53,7 +53,7 @@ def whole(column: Column) -> tuple[Column, list[str]]:
 
 
 def repeated(column: Column, found: Sequence[str]) -> list[str]:
-    """Return a sentence about rows that have the id of an earlier row; nothing if there are none."""
+    """Return a sentence about rows that have the id of an earlier row; empty if there are none."""
     again = len(found) - len(set(found))
     if not again:
         return []
@@ -71,7 +71,7 @@ def repeated(column: Column, found: Sequence[str]) -> list[str]:
 def events(
     found: Mapping[str, Column], values: Floats, labels: Floats
 ) -> tuple[list[str], NDArray[np.intp], list[str]]:
-    """Return by row the id of its event and the row that has its score; and a sentence on ids that repeat."""
+    """Return for each row the id of its event and the row that has its score; and a sentence about repeated ids."""
     if "--id" not in found:
         _require_pairs(values, labels, found["--label"].name)
         return [str(n) for n in range(len(values))], np.arange(len(values)), []
@@ -83,9 +83,9 @@ def events(
 
 
 def _scored(ids: Sequence[str], values: Floats, labels: Floats) -> NDArray[np.intp]:
-    """Return by row which row has the score of its event.
+    """Return for each row which row has the score of its event.
 
-    It is another one if a label stands in a row of its own. A row whose event has no score anywhere is its own.
+    It is a different row if a label has a row of its own. If the event has no score anywhere, it is the row itself.
     """
     rows = np.arange(len(ids))
     alone = np.flatnonzero(np.isnan(values) & ~np.isnan(labels))
@@ -96,7 +96,7 @@ def _scored(ids: Sequence[str], values: Floats, labels: Floats) -> NDArray[np.in
 
 
 def _require_pairs(values: Floats, labels: Floats, label: str) -> None:
-    """Raise TableError if scores and labels stand in rows of their own, and nothing says which belong together."""
+    """Raise TableError if scores and labels are in separate rows, and nothing says which belong together."""
     scored, labelled = ~np.isnan(values), ~np.isnan(labels)
     if labelled.any() and not (scored & labelled).any():
         raise TableError(

@@ -16,20 +16,20 @@ from replay.sources.times import NEVER, UTC_ASSUMED
 from replay.sources.unpacking import bounded, parts
 from streams.config.settings import SettingsError
 
-#: A step into a column: a field of a struct, or a place in a list, from 0.
+#: Matches a step into a column: a field of a struct, or a place in a list, counted from 0.
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
-#: Floats hold whole numbers up to this one.
+#: Floats hold integers exactly up to this one.
 _EXACT: Final = 1 << 53
 
 
 def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Text:
     """Read columns of a table.
 
-    Raises SettingsError if pyarrow is missing.
-    Raises TableError if the file is broken, a column is missing, there twice, or of a type that is not read.
+    Raises SettingsError if pyarrow is missing. Raises TableError if the file is broken, or if a column is missing,
+    exists twice, or has a type that is not read.
 
-    ``named``: names by option; ``score.values[1]`` is inside a column, ``#3`` is the third column.
-    ``zone``: time zone of times without one.
+    ``named``: names by option. ``score.values[1]`` is inside a column; ``#3`` is the third column.
+    ``zone``: time zone for times without one.
     """
     arrow = pyarrow()
     try:
@@ -75,13 +75,13 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
 
 
 def _folders(part: Path) -> dict[str, str]:
-    """Return the columns that the folders of a part are named for, such as ``dt=2026-01-31``, as Hive and Spark do."""
+    """Return the columns whose values folders are named after, such as ``dt=2026-01-31``, as in Hive and Spark."""
     told = dict(unquote(name).split("=", 1) for name in part.parent.parts if "=" in name)
     return {name: "" if value == "__HIVE_DEFAULT_PARTITION__" else value for name, value in told.items()}
 
 
 def _plain(arrow: Any, column: Any) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return a column without dictionary encoding, as another part of the table may lack it."""
+    """Return a column without dictionary encoding, because other parts of the table may not have it."""
     return column.cast(column.type.value_type) if arrow.types.is_dictionary(column.type) else column
 
 
@@ -125,7 +125,7 @@ def _is_list(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
 
 
 def _example(arrow: Any, kind: Any) -> str:  # noqa: ANN401 - pyarrow's
-    """Return steps from a type to a number inside it; in a list to the second value, that of class 1."""
+    """Return the steps from a type to a number inside it. In a list it is the second value, that of class 1."""
     if _is_list(arrow, kind):
         return "[1]" + _example(arrow, kind.value_type)
     if arrow.types.is_struct(kind):
@@ -139,7 +139,7 @@ def _is_float(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
 
 
 def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None) -> tuple[Any, bool]:  # noqa: ANN401 - pyarrow's
-    """Return cells as `Column` has them, and whether they are times without a zone."""
+    """Return cells as in `Column`, and whether they are times without a zone."""
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
         return _cells(arrow, option, said, column.dictionary_decode(), zone)
@@ -168,8 +168,8 @@ def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None)
         if option == "--id" and (arrow.compute.max(arrow.compute.abs(column)).as_py() or 0) >= _EXACT:
             raise TableError(f"{said} holds {kind}, which has rounded ids of so many digits; write them as text")
         with suppress(arrow.ArrowInvalid):
-            column = column.cast("int64")  # a whole number that was stored as a float is written as one
+            column = column.cast("int64")  # an integer that was stored as a float is written as an integer
     try:
         return ["" if cell is None else cell for cell in column.cast("string").to_pylist()], False
     except arrow.ArrowInvalid as exc:
-        raise TableError(f"{said} holds {kind} that is no text; write it as text") from exc
+        raise TableError(f"{said} holds {kind} that is not text; write it as text") from exc

@@ -1,4 +1,4 @@
-"""Reads a column of scores as probabilities: numbers with a point or a comma, or with a percent sign."""
+"""Reads a column of scores as probabilities. Numbers may have a point, a comma, or a percent sign."""
 
 import math
 import re
@@ -12,19 +12,19 @@ from replay.sources.column import Column, counted, shown
 from replay.sources.record import TableError
 from state.arrays import Floats
 
-#: Scales by name: the value for 0, and the value for 1.
+#: Scales by name: the value that means 0, and the value that means 1.
 SCALES: Final = {"probability": (0.0, 1.0), "percent": (0.0, 100.0), "permille": (0.0, 1000.0)}
 LOG_ODDS: Final = "log-odds"
 #: The allowed units, in words.
 UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
-#: If a larger share of scores is outside the unit's range, the unit is wrong, not a few rows.
+#: If a larger share of scores is outside the unit's range, the unit is wrong, not just a few rows.
 MOST_OUTSIDE: Final = 0.01
-#: Of the percents of a rare event 99 in 100 look like probabilities. So more than so many different values beyond a 1
-#: in float32, up to 1,000, may mean percents or permilles.
+#: Of the percentages of a rare event, 99 % look like probabilities. So more different values than this, beyond 1 in
+#: float32 and up to 1,000, may mean percent or permille.
 _MOST_MARKS, _BEYOND, _PERMILLE = 3, 1 + 1e-6, 1000.0
-#: A probability that is beyond 0 or 1 by no more than this was only rounded.
+#: A probability that is outside [0, 1] by no more than this was only rounded.
 _ROUNDED: Final = 4e-15
-#: Numbers by the mark before their fraction, and those with marks between their thousands; log-odds may be infinite.
+#: Numbers by the mark before their fraction, and numbers with marks between their thousands. Log-odds may be infinite.
 _NUMBER: Final = {
     mark: re.compile(rf"(?=\D*\d)[+-]?\d*(?:[{mark}]\d*)?(?:[eE][+-]?\d+)?|[+-]?[Ii]nf(inity)?", re.ASCII)
     for mark in ".,"
@@ -33,20 +33,21 @@ _GROUPED: Final = {
     mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII)
     for mark, other in (".,", ",.")
 }
-#: A number, or the dash that accountants write for 0, with a mark of three characters or less before or behind it.
+#: Matches a number, or the dash that accountants write for 0, with at most three characters of a mark before or
+#: after it.
 _MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019 ]*\d|-)\s*([^\d\s.,+-]{1,3})?")
 #: Blanks of any width, and a minus or a dash.
 _FOREIGN: Final = re.compile(r"\s|[\u2212\u2013]")
-#: A list of several values in brackets.
+#: Matches a list of several values in brackets.
 _LIST: Final = re.compile(r"[\[(].*[,\s].*")
-#: So many scores suffice to tell their unit.
+#: This many scores suffice to find their unit.
 _ENOUGH: Final = 20
-#: So few different scores are decisions, not scores.
+#: If there are so few different scores, they are decisions.
 _FEW: Final = 2
 
 
 class ReadScores(NamedTuple):
-    """Probabilities, NaN where there is none; and what was found, in sentences."""
+    """Probabilities, NaN if there is none; and what was found, in sentences."""
 
     values: Floats
     notes: list[str]
@@ -69,9 +70,9 @@ def scale(unit: str) -> tuple[float, float] | None:
 def read(column: Column, unit: str) -> ReadScores:
     """Read a column of scores.
 
-    Raises TableError if a cell is no number, or if the scores are in another unit.
+    Raises TableError if a cell is not a number, or if the scores are in a different unit.
 
-    ``unit``: as `scale` takes it. Where every number has a percent sign, that is the unit.
+    ``unit``: as `scale` takes it. If every number has a percent sign, percent is the unit.
     """
     if not isinstance(column.cells, list):
         return _probabilities(column, _plain(column), unit)
@@ -88,14 +89,14 @@ def read(column: Column, unit: str) -> ReadScores:
 
 
 def numbers(column: Column) -> Floats:
-    """Read a column of plain numbers, as `read` but without units; NaN if a cell is empty."""
+    """Read a column of plain numbers, as `read` does but without units. NaN for an empty cell."""
     if not isinstance(column.cells, list):
         return _plain(column)
     return _numbers(column, _ungrouped(column, _amounts(column, _signed(column))))
 
 
 def _signed(column: Column) -> list[str]:
-    """Return cells with ASCII minus signs and blanks; spreadsheets may write others."""
+    """Return cells with ASCII minus signs and blanks, because spreadsheets may write others."""
     return [cell if cell.isascii() else _FOREIGN.sub(_known, cell) for cell in column.present()]
 
 
@@ -104,7 +105,7 @@ def _known(mark: re.Match[str]) -> str:
 
 
 def _amounts(column: Column, cells: list[str]) -> list[str]:
-    """Return amounts without the mark of their currency; TableError if they have several."""
+    """Return amounts without the sign of their currency; TableError if there are several currencies."""
     found = [_MARKED.fullmatch(cell) for cell in cells]
     marks = [(match[1] or match[3] or "") if match else "" for match in found]
     if not any(_is_currency(mark) for mark in marks):
@@ -118,7 +119,7 @@ def _amounts(column: Column, cells: list[str]) -> list[str]:
 
 
 def _is_currency(mark: str) -> bool:
-    """Whether a mark is a symbol or a code, such as EUR. K and M are thousands and millions."""
+    """Whether a mark is a currency's symbol or code, such as EUR. K and M are thousands and millions."""
     return (len(mark) == 3 and mark.isupper()) or any(unicodedata.category(each) == "Sc" for each in mark)
 
 
@@ -167,9 +168,9 @@ def _probabilities(column: Column, values: Floats, unit: str) -> ReadScores:
 
 
 def _percents(values: Floats) -> int:
-    """Count different values that may be percents or permilles, where most are probabilities.
+    """Count the different values that may be percent or permille among values that are mostly probabilities.
 
-    Whole numbers among fractions do not count: they are codes, such as 998 and 999.
+    Integers among fractions do not count: they are codes, such as 998 and 999.
     """
     whole = np.rint(values) == values
     may_be = (values > _BEYOND) & (values <= _PERMILLE) & (~whole | whole.all())
@@ -193,7 +194,7 @@ def _ungrouped(column: Column, cells: list[str]) -> list[str]:
 
 
 def _numbers(column: Column, cells: list[str]) -> Floats:
-    """Parse cells by the decimal mark that fits most of them; a cell that it does not fit is an error."""
+    """Parse cells with the decimal mark that fits most of them. A cell that it does not fit is an error."""
     wrong = {
         mark: [at for at, cell in enumerate(cells) if cell and not pattern.fullmatch(cell)]
         for mark, pattern in _NUMBER.items()

@@ -1,4 +1,4 @@
-"""One table as two topics: a row holds a score, its time and, where it is known, its label. CSV, JSON lines or Parquet.
+"""One table as two topics. A row has a score, its time, and, if known, its label. CSV, JSON lines or Parquet.
 
 Each row becomes a forecast at its time, and an outcome if it has a label. The outcome comes at the time of the label,
 or with the forecast if the table does not say when labels came.
@@ -44,39 +44,39 @@ class Columns:
     label: str
     time: str
     #: When the label became known; None: with the score. It may be the label's own column: then a row with a time is a
-    #: 1, and a row without is a 0 that nobody reported.
+    #: 1, and a row without one is a 0 that nobody reported.
     label_time: str | None = None
     #: Id of the event; None: the number of the row.
     id: str | None = None
-    #: Name of the stream; None: all rows are of `stream_name`.
+    #: Name of the stream; None: all rows belong to `stream_name`.
     stream: str | None = None
-    #: Stream of rows that name none.
+    #: Stream of rows that name no stream.
     stream_name: str = "table"
     #: Unit of scores, as `scores.scale` takes it.
     unit: str = "probability"
     #: What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     labels: Meanings = field(default_factory=dict)
-    #: Format of times for strptime, such as ``%d.%m.%Y %H:%M``; None: `times.read` finds it. If labels' times have no
-    #: format of their own, they have that of `time` if one of their cells fits it.
+    #: Format of times for strptime, such as ``%d.%m.%Y %H:%M``; None: `times.read` finds it. If the times of labels
+    #: have no format of their own, they have that of `time`, provided that it fits one of their cells.
     time_format: str | None = None
     label_time_format: str | None = None
-    #: Time zone of times that name none; None: UTC.
+    #: Time zone of times that do not name one; None: UTC.
     zone: tzinfo | None = None
     #: Encoding of text; None: the one that fits.
     encoding: str | None = None
-    #: Columns that hold segments, under the segments' names.
+    #: Columns with segments. Their names are those of the segments.
     segments: tuple[str, ...] = ()
-    #: The entity of each row, such as an account, whose rows share outcomes; None: not known.
+    #: The entity of each row, such as an account, whose rows share outcomes; None: unknown.
     entity: str | None = None
-    #: The weight of a forecast, such as an amount, and its chance of a label; None: not known.
+    #: The weight of a forecast, such as an amount; and its chance of a label; None: unknown.
     weight: str | None = None
     label_rate: str | None = None
-    #: The version of the model that made each row's score; None: not known.
+    #: The version of the model that made each row's score; None: unknown.
     model_version: str | None = None
 
     @property
     def given(self) -> dict[str, object]:
-        """The settings of columns that are not names."""
+        """The settings about columns that are not names."""
         said = {
             name: getattr(self, name) for name in ("unit", "labels", "time_format", "label_time_format", "encoding")
         }
@@ -105,13 +105,13 @@ class Columns:
 class TableSource(FileSource):
     """Forecasts and outcomes in one table.
 
-    Raises SettingsError if the file cannot be read, or is Parquet and pyarrow is missing.
-    Raises TableError if a column is missing or holds something else; when the source is read.
+    Raises SettingsError if the file cannot be read, or is Parquet and pyarrow is missing. Raises TableError, when the
+    source is read, if a column is missing or holds something else.
     """
 
     #: Meaning of the columns.
     columns: Columns = Columns("", "", "")
-    #: Whether the stream is the key, not the event's id.
+    #: Whether the key is the stream, not the event's id.
     by_stream: bool = False
     mapped = False
 
@@ -136,7 +136,7 @@ class TableSource(FileSource):
 
     @cached_property
     def at_once(self) -> bool:
-        """Whether labels are taken as known with their score, as they are of its row and have no time of their own."""
+        """Whether labels are taken as known with their score: they are in its row, and have no time of their own."""
         rows = self._rows
         return self.columns.label_time is None and bool((rows.forecast & ~np.isnan(rows.labels)).any())
 
@@ -152,7 +152,7 @@ class TableSource(FileSource):
 
     @cached_property
     def ages_ms(self) -> Integers:
-        """How long ones took to be known, ms; rows that lack one of the times are left out."""
+        """How long it took until ones were known, ms. Rows that lack one of the times are left out."""
         rows = self._rows
         dated = (rows.labels == 1) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages: Integers = np.maximum(rows.label_times[dated] - rows.times[dated], 0)
@@ -160,7 +160,7 @@ class TableSource(FileSource):
 
     @cached_property
     def latest_ms(self) -> Mapping[str, int]:
-        """By stream: how long its slowest label took, ms; only streams where this is `DEFAULT_TTL_MS` or longer."""
+        """By stream: how long its slowest label took, ms. Only streams where that is at least `DEFAULT_TTL_MS`."""
         rows, found = self._rows, dict[str, int]()
         dated = ~np.isnan(rows.labels) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages = np.where(dated, rows.label_times - rows.times, 0)
@@ -184,7 +184,7 @@ class TableSource(FileSource):
         # A row without a time becomes a dead letter, and comes first.
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
-        # Rows of one time may be sorted by label or score, so they are put in order of their ids.
+        # Rows of one time may be sorted by label or score, so they are put in the order of their ids.
         hashes = np.array([crc32(rows.ids[row].encode()) for row in mine.tolist()], dtype=np.int64)
         order = mine[np.lexsort((hashes, stands[mine]))]
         known = {name: ~np.isnan(column) for name, column in rows.numbers.items()}
@@ -220,23 +220,24 @@ class TableRows:
     scores: Floats
     #: 0.0, 1.0, or NaN for rows without a label.
     labels: Floats
-    #: Ms since 1970; the least integer if there is none. A label in a row of its own has its score's time and stream.
+    #: Ms since 1970; the smallest integer if there is none. A label in a row of its own has the time and the stream of
+    #: its score.
     times: Integers
     label_times: Integers
-    #: Names.
+    #: Names of events and of streams.
     ids: list[str]
     streams: list[str]
     #: By column; empty if a row has none.
     segments: Mapping[str, list[str]]
-    #: By field: entities and versions of the model; empty if not known.
+    #: By field: entities and versions of the model; empty if unknown.
     texts: Mapping[str, list[str]]
     #: By field: weights and chances of a label; NaN if a row has none.
     numbers: Mapping[str, Floats]
-    #: Rows whose label is a 0 that was never reported; they have no label here.
+    #: Rows whose label is a 0 that was never reported. They have no label here.
     silent: NDArray[np.bool_]
-    #: Rows that are forecasts. With --id a label may have a row of its own, if another row has the score.
+    #: Rows that are forecasts. With --id, a label may have a row of its own if a different row has the score.
     forecast: NDArray[np.bool_]
-    #: Assumptions, in sentences.
+    #: What was assumed, in sentences.
     notes: Sequence[str] = ()
 
     @property
@@ -260,8 +261,8 @@ class TableRows:
 def read(path: Path, columns: Columns) -> TableRows:
     """Read the columns of a table.
 
-    Raises SettingsError if the file cannot be read.
-    Raises TableError if a column is missing, or does not hold what it should.
+    Raises SettingsError if the file cannot be read. Raises TableError if a column is missing or does not hold
+    what it should.
     """
     if begins(path) == PARQUET:
         table = parquet_table.read(path, columns.named, columns.zone)
@@ -327,14 +328,14 @@ def _of(found: Mapping[str, Column], *names: str) -> dict[str, Column]:
 
 
 def _used(rows: TableRows, numbers: Sequence[int]) -> TableRows:
-    """Leave out rows without score, label and time, such as a line of totals; add notes on incomplete rows."""
+    """Leave out rows without score, label and time, such as a line of totals. Add notes about incomplete rows."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
     if not rows.forecast.all():
         alone = counted(int(np.sum(~rows.forecast)), "row")
         rows = replace(
             rows, notes=[*rows.notes, f"{alone} of a label without a score; --id says which event each is of."]
         )
-    # A label in a row of its own needs the time when it was known; silence needs none.
+    # A label in a row of its own needs the time when it became known. Silence needs none.
     when = np.where(rows.forecast, rows.times, np.where(rows.silent, 0, rows.label_times))
     for what, lacks in {
         "score": np.isnan(rows.scores) & rows.forecast & kept,
@@ -363,7 +364,7 @@ def _labels(column: Column, columns: Columns) -> Floats:
 
 
 def _when(column: Column, columns: Columns) -> str:
-    """Return the remedy if the label's column holds times; else an empty text."""
+    """Return the remedy if the label's column holds times; otherwise an empty text."""
     with suppress(TableError):
         form = columns.label_time_format or columns.time_format
         if (times.read(replace(column, option="--label-time"), form).ms == NEVER).all():

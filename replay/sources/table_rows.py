@@ -1,4 +1,4 @@
-"""The rows of a text table that are data."""
+"""Finds the rows of a text table that are data."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -8,14 +8,14 @@ from typing import Final
 from replay.sources.column import quoted
 from replay.sources.record import TableError
 
-#: The blank comes last, as cells may contain it. Hive writes the fifth.
+#: The blank comes last, because cells may contain it. Hive writes the fifth.
 SEPARATORS: Final = (",", ";", "\t", "|", "\x01", "^", "~", " ")
-#: So many rows of one cell may stand below a table, and so many of them are shown.
+#: The most rows of one cell that may be below a table; and how many of them are shown.
 BELOW, SHOWN = 9, 2
 
 
 class Rows:
-    """Takes the rows of a table: none that are blank or a header; one with too many or too few cells is an error.
+    """Takes the rows of a table, except blank rows and headers. A row with too many or too few cells is an error.
 
     ``width``: how many columns the header names.
     ``least``: fewest cells of a row.
@@ -23,19 +23,19 @@ class Rows:
 
     def __init__(self, path: Path, width: int, least: int) -> None:
         self._path, self._width, self._least = path, width, least
-        #: Numbers of the rows where the header stands again.
+        #: Numbers of the rows where the header is repeated.
         self.again: list[int] = []
-        #: Rows of one cell that no row but a header follows, as databases count what they wrote.
+        #: Rows of one cell after which no row but a header comes, such as counts that databases write.
         self.passed: list[tuple[int, list[str]]] = []
-        #: How many of these have a header behind them: that of the next of joined files.
+        #: How many of these have a header after them: that of the next one of several joined files.
         self._closed = 0
 
     def taken(
         self, batch: Sequence[list[str]], numbers: Sequence[int], heads: AbstractSet[int]
     ) -> tuple[Sequence[list[str]], Sequence[int]]:
-        """Return the rows of a batch that are data, and their numbers.
+        """Return those rows of a batch that are data, and their numbers.
 
-        ``heads``: the numbers of the rows where the header stands again.
+        ``heads``: the numbers of the rows where the header is repeated.
         """
         self.again += sorted(heads)
         if not heads and len(self.passed) == self._closed and set(map(len, batch)) == {self._width}:
@@ -65,7 +65,7 @@ class Rows:
 
 
 def _uneven(path: Path, number: int, row: list[str], width: int, least: int, *, named: bool = False) -> TableError:
-    """Return the error of a row with too many or too few cells. ``named``: whether all rows may begin with a name."""
+    """Return the error for a row with too many or too few cells. ``named``: whether all rows may begin with a name."""
     cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
     if len(row) == width + 1 and named:
         cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"

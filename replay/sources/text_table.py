@@ -1,7 +1,7 @@
 """Reads a table of text. Encoding, separator and the header's row are detected.
 
-It tries encodings and separators. The header is the first row that holds all names from the options; its separator is
-the file's.
+It tries encodings and separators. The header is the first row that has all names from the options. Its separator is
+that of the file.
 """
 
 import codecs
@@ -22,17 +22,17 @@ from replay.sources.record import TableError
 from replay.sources.table_rows import SEPARATORS, SHOWN, Rows
 from replay.sources.unpacking import opened, recognised
 
-#: A score or a time begins like this; its name does not.
+#: A score or a time begins like this, but its name does not.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
-#: A cell whose quotes are closed, or that does not begin with one.
+#: Matches a cell whose quotes are closed, or that does not begin with a quote.
 _CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
-#: The header is among the first so many rows, behind comments and titles.
+#: The header is among this many first rows, after comments and titles.
 _HEAD: Final = 50
-#: Rows that are read at once: few enough to stay in the processor's cache.
+#: Number of rows read at once: few enough to stay in the processor's cache.
 _ROWS: Final = 2048
-#: Bytes that are decoded at once, and the longest line.
+#: Bytes that are decoded at once; and the longest line.
 _BLOCK, _LINE = 1 << 18, 1 << 26
-#: Encodings to propose if text is neither UTF-8 nor Western European.
+#: Encodings to propose if the text is neither UTF-8 nor Western European.
 _OTHERS: Final = "another, such as cp1250 (Polish), cp1251 (Russian), cp932 (Japanese) or gb18030 (Chinese)"
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -42,21 +42,21 @@ _BOMS: Final = (
 
 
 class Text(NamedTuple):
-    """Columns by option, and assumptions in sentences."""
+    """Columns by option; and assumptions, in sentences."""
 
     columns: Mapping[str, Column]
     notes: Sequence[str]
-    #: What to say where a cell looks wrong, if the encoding was guessed.
+    #: What to say about a cell that looks wrong if the encoding was guessed.
     doubt: str = ""
 
 
 class _Header(NamedTuple):
-    """Cells of the header, or of the first row; how many rows there are up to it, the separator, and more."""
+    """Cells of the header or of the first row; how many rows there are up to it; the separator; and more."""
 
     cells: Sequence[str]
     number: int
     separator: str
-    #: Whether blanks behind a separator are dropped, and whether the table has a header.
+    #: Whether blanks after a separator are dropped; and whether the table has a header.
     spaced: bool
     there: bool
 
@@ -64,11 +64,11 @@ class _Header(NamedTuple):
 def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> Text:
     """Read columns of a table.
 
-    Raises SettingsError if the file cannot be read.
-    Raises TableError if a column is missing or doubled, or rows do not have as many cells as the header.
+    Raises SettingsError if the file cannot be read. Raises TableError if a column is missing or exists twice, or if
+    rows do not have as many cells as the header.
 
     ``named``: names by option. ``#3`` is the third column, whatever its name.
-    ``encoding``: None: UTF-8, UTF-16 if it looks so, else cp1252.
+    ``encoding``: None: UTF-8; UTF-16 if the file looks like it; otherwise cp1252.
     """
     decoded, nul = _encoding(path, encoding)
     doubt = ""
@@ -106,7 +106,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
 
 
 def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[str, int]:
-    """Return the place of the column that each option names. Raises TableError if there is none, or several."""
+    """Return the position of the column that each option names. Raises TableError if there is none, or several."""
     found = {}
     names = [_named(name) for name in header]
     for option, name in named.items():
@@ -152,7 +152,7 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as exc:
-                # A file that was UTF-8 so far, with letters beyond ASCII, is not cp1252.
+                # A file that is UTF-8 so far, with letters beyond ASCII, is not cp1252.
                 if encoding == "utf-8" and not given and not beyond and exc.object[: exc.start].isascii():
                     return _encoding(path, "cp1252")
                 line += exc.object[: exc.start].count(b"\n")
@@ -166,13 +166,13 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
             end = max(text.rfind("\n"), text.rfind("\r"))
             open_line = open_line + len(text) if end < 0 else len(text) - end
             if open_line > _LINE:
-                raise TableError(f"{path} is no table: a line of it has over {_LINE:,} characters")
+                raise TableError(f"{path} is not a table: a line of it has over {_LINE:,} characters")
             if not block:
                 return encoding, nul
 
 
 def _guess(head: bytes) -> str:
-    """Return UTF-16 for text that has a zero in every other byte, else UTF-8."""
+    """Return UTF-16 for text in which every other byte is zero, otherwise UTF-8."""
     for name, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
         if zeros.count(0) > 0.4 * max(len(zeros), 2):
             return name
@@ -187,7 +187,7 @@ def _reader(file: io.TextIOWrapper, separator: str, quoting: Literal[0, 3], *, s
 
 
 def _heads(path: Path, encoding: str, *, spaced: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield each separator with the first rows that it gives, at least one."""
+    """Yield each separator with the first rows that it gives, if it gives any."""
     for separator in SEPARATORS:
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
@@ -199,9 +199,9 @@ def _heads(path: Path, encoding: str, *, spaced: bool = False) -> Iterator[tuple
 
 
 def _header(path: Path, encoding: str, named: Mapping[str, str], *, spaced: bool = False) -> _Header | None:
-    """Return the first row that holds all names, by any separator.
+    """Return the first row that has all names, with whatever separator.
 
-    If all columns are named by number, it is the first row that has so many cells; if that row holds a score or a time,
+    If all columns are named by number, it is the first row that has so many cells. If that row has a score or a time,
     the table has no header.
     """
     names = {_named(name) for name in named.values() if name[:1] != "#"}
@@ -216,7 +216,7 @@ def _header(path: Path, encoding: str, named: Mapping[str, str], *, spaced: bool
 
 
 def _named(name: str) -> str:
-    """Return a name in the form for comparison: stripped, in one Unicode form, one blank for several."""
+    """Return a name in the form for comparison: stripped, in one Unicode form, with one blank in place of several."""
     return " ".join(_stripped(name.strip("\ufeff\u200b")).split())
 
 
@@ -225,12 +225,12 @@ def _stripped(name: str) -> str:
 
 
 def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
-    """Return how many of the named columns a row holds, and how many cells."""
+    """Return how many of the named columns a row has, and how many cells."""
     return len(set(map(_named, row)).intersection(map(_named, named.values()))), len(row)
 
 
 def _bare(path: Path, encoding: str, header: _Header) -> bool:
-    """Return whether quotes are text: PostgreSQL and MySQL write tabs between cells and do not quote."""
+    """Return whether quotes are text: PostgreSQL and MySQL write tabs between cells, and do not quote."""
     if header.separator not in "\t|":
         return False
     broken = False
@@ -245,9 +245,9 @@ def _bare(path: Path, encoding: str, header: _Header) -> bool:
 def _fitting(
     path: Path, encoding: str, header: _Header, named: Mapping[str, str], *, bare: bool
 ) -> tuple[dict[str, Column], list[str]]:
-    """Return what `_columns` does; blanks before quotes are dropped where rows fit only so, or cells begin with them.
+    """Return what `_columns` does. Blanks before quotes are dropped if rows fit only then, or if cells begin with them.
 
-    They are not dropped at once, as text may have quotes behind a blank that enclose nothing.
+    They are not dropped at first, because text may have quotes after a blank that enclose nothing.
     """
     again = None if bare or header.spaced else _header(path, encoding, named, spaced=True)
     try:
@@ -266,7 +266,7 @@ def _fitting(
 
 
 def _quoted_late(column: Column) -> bool:
-    """Whether the first cell that is not empty has its quote behind a blank."""
+    """Whether the first cell that is not empty has a blank before its quote."""
     return next((cell for cell in column.texts if cell), "").lstrip()[:1] == '"'
 
 
@@ -317,7 +317,7 @@ def _columns(
 
 
 def _broken(path: Path, encoding: str, header: _Header, exc: csv.Error) -> TableError:
-    """Return the error of a row that cannot be read; the row begins where the one before it ends."""
+    """Return the error for a row that cannot be read. The row begins where the one before it ends."""
     begins = 1
     with _text(path, encoding) as file, suppress(csv.Error):
         for _ in (reader := _reader(file, header.separator, csv.QUOTE_MINIMAL, spaced=header.spaced)):

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from itertools import chain, product
 from typing import Final
 
-#: Orders of the numbers in a date, as strptime names them, and of those in a clock behind it.
+#: Orders of the numbers in a date, with strptime's names; and orders of the numbers in the clock time after it.
 _DATES: Final = ("d m Y", "m d Y", "d m y", "m d y", "Y m d", "y m d", "Y j", "dmY", "mdY", "Ymd", "ymd", "Yj")
 _CLOCKS: Final = ("", " H M", " H M S", " H M S f")
-#: Orders beside the name of a month. The year may stand behind the clock.
+#: Orders of numbers beside a month's name. The year may come after the clock time.
 _BESIDE: Final = ("d Y", "d y", "Y d")
-#: Orders of months and of compact hours, with no clock behind them.
+#: Orders for months, and for compact hours, with no clock time after them.
 _ALONE: Final = ("Y m", "m Y", "Ym", "YmdH")
 _ALONE_BESIDE: Final = ("y", "Y")
-#: Digits of a directive, if it has not one or two.
+#: Number of digits of a directive, if it does not have one or two.
 _DIGITS: Final = {"Y": 4, "j": 3}
-#: An offset behind a clock, a number, a word.
+#: Matches an offset after a clock time, a number, or a word.
 _PARTS: Final = re.compile(r"(?<=[\d\sA-Z])[+-]\d\d:?\d\d(?=\s*$|\s+\d{4}$)|\d+|[^\W\d_]+")
-#: Names of zones that have no offset.
+#: Names of time zones that have no offset.
 UNIVERSAL: Final = ("UTC", "GMT")
 _NAMES: Final = {
     name.casefold(): directive
@@ -33,13 +33,14 @@ _NAMES: Final = {
     )
     for name in names
 }
-#: Words that join a date and a clock. Others may be zones, or mean weeks and quarters.
+#: Words that join a date and a clock time. Others may be zones, or mean weeks and quarters.
 _JOINING: Final = frozenset(("T", "at", "um", *"年月日時时分秒년월일"))
-#: What programs write around a time: quotes, brackets, and a name before them, as ``{"$date": "…"}`` and ``Date(…)``.
+#: What programs write around a time: quotes, brackets, and a name before them, as in ``{"$date": "…"}`` and
+#: ``Date(…)``.
 _AROUND: Final = re.compile(r"""((?:/?[A-Za-z][\w. ]*)?[(\[]|\{\s*"\$\w+"\s*:|\s|["'])+(?P<time>.*?)["'\s)\]}/]*""")
-#: A number with marks between its thousands; no date has so many groups.
+#: Matches a number with marks between its thousands. No date has so many groups.
 _GROUPED: Final = re.compile(r"\d{1,3}([.,'\u2019 ])\d{3}(\1\d{3}){2,}", re.ASCII)
-#: The name of a zone behind its offset, and ``a. m.``.
+#: Matches the name of a zone after its offset, and ``a. m.``.
 _BEHIND: Final = re.compile(r"([+-]\d\d:?\d\d)\s*\([^()]*\)$", re.ASCII)
 _HALF: Final = re.compile(r"\b([ap])\.\s?m\.", re.ASCII | re.IGNORECASE)
 
@@ -68,7 +69,7 @@ def zone_of(cell: str) -> str:
 
 
 def forms(cell: str) -> Iterator[str]:
-    """Yield the formats that a text may have, by its numbers and words. The marks between them stay as they are.
+    """Yield the formats that a text may have, by its numbers and words. The marks between them stay.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def forms(cell: str) -> Iterator[str]:
 
 
 def _directive(word: str) -> str:
-    """Return strptime's directive for a word; the word itself if it stands for nothing."""
+    """Return strptime's directive for a word; the word itself if there is none."""
     zone = len(word) > 2 and word.isascii() and word.isupper()
     return _NAMES.get(word.casefold()) or ("%Z" if zone else word)
 

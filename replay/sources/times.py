@@ -1,4 +1,4 @@
-"""Reads a column of times as ms since 1970. All cells must have one format; an error names the one that differs."""
+"""Reads a column of times as ms since 1970. All cells must have one format. An error names the cell that differs."""
 
 import re
 from collections import Counter
@@ -17,31 +17,31 @@ from replay.sources.time_formats import UNIVERSAL, bare, forms, zone_of
 from state.arrays import Integers
 from state.scoring.ages import DAY_MS
 
-#: Means *no time*.
+#: Stands for *no time*.
 NEVER: Final = int(np.iinfo(np.int64).min)
-#: The first year of times; the last one is the year after the present. So the size of a number tells its unit.
+#: The first year of times; the last one is next year. So the size of a number shows its unit.
 FIRST: Final = 1990
-#: A label's time outside these years, such as 9999-12-31, means that there is none.
+#: A label's time outside these years, such as 9999-12-31, means that there is no time.
 _NONE_FROM, _NONE_TO = 2099, 1900
 _NO_DATE: Final = re.compile(r"0000-00-00.*|1900-01-00.*|[+-]?infinity|0(\.0*)?|-1(\.0*)?", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _QUARTER_MS: Final = 900_000
-#: No zone is further from UTC. So a label's time that is no further from 1970 was a 0.
+#: No time zone is further from UTC. So a label's time that is no further from 1970 was a 0.
 _ZONES_MS: Final = 14 * 3_600_000
-#: Units of numbers since 1970, and factors to ms.
+#: Units of numbers since 1970, and their factors to ms.
 _UNITS: Final = (
     ("seconds since 1970", 1e3),
     ("milliseconds since 1970", 1.0),
     ("microseconds since 1970", 1e-3),
     ("nanoseconds since 1970", 1e-6),
 )
-#: Ticks of .NET, 100 ns each: 1970-01-01 in ticks. Read as nanoseconds since 1970, ticks of these decades are in early
-#: 1990.
+#: Ticks of .NET, 100 ns each: 1970-01-01 in ticks. If ticks of these decades are read as nanoseconds since 1970, they
+#: are in early 1990.
 _TICKS: Final = 621_355_968_000_000_000
-#: Dates of digits alone, by their length.
+#: Dates of digits alone, by how many digits they have.
 _DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
-#: 1970-01-01 in spreadsheets.
+#: 1970-01-01 as a spreadsheet's number.
 _SHEET: Final = 25_569
 ISO: Final = "ISO 8601"
 _ISO: Final = re.compile(
@@ -52,13 +52,13 @@ _ISO: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
-#: A number with an exponent: spreadsheets cut digits, others leave out zeros. A column was cut if the last digit of
-#: every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
+#: A number with an exponent. Spreadsheets cut digits; other programs leave out zeros. A column was cut if the last
+#: digit of every cell stands for more than 100 s: whole days, of 86,400 s, need no more digits than that.
 _ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(\d\d)", re.ASCII)
 _CUT_MS: Final = 100_000
-#: A time of day, or a duration as pandas writes it.
+#: Matches a time of day, or a duration as pandas writes it.
 _OF_DAY: Final = re.compile(r"(-?\d+ days?,? ?)?(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?)?", re.ASCII)
-#: A format is proposed after so many cells were tried.
+#: Number of cells that are tried before a format is proposed.
 _TRIED: Final = 10_000
 
 
@@ -66,14 +66,14 @@ UTC_ASSUMED: Final = "Times without a zone were taken as UTC; --time-zone names 
 
 
 class ReadTimes(NamedTuple):
-    """Ms since 1970, `NEVER` if there is none; and assumptions in sentences."""
+    """Ms since 1970, `NEVER` if there is none; and assumptions, in sentences."""
 
     ms: Integers
     notes: Sequence[str] = ()
 
 
 class _Clock:
-    """The zone of times that name none, whether it was needed, and the range of plausible times, ms."""
+    """The zone of times that do not name one; whether it was needed; and the range of plausible times, ms."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone, self.assumed = zone, False
@@ -88,9 +88,9 @@ class _Clock:
         return (time - _EPOCH) // _MS
 
     def named(self, moment: datetime, name: str) -> int:
-        """Return a time in UTC, in a region such as Europe/Berlin, or in CET or CEST if the zone uses this name.
+        """Return a time in UTC, given its zone: a region such as Europe/Berlin if it uses this name, or CET or CEST.
 
-        Raises ValueError if it does not: EST may be New York's or Sydney's.
+        Raises ValueError if the zone does not use the name: EST may be New York's or Sydney's.
         """
         if name.upper() in UNIVERSAL:
             return self.ms(moment.replace(tzinfo=UTC))
@@ -114,8 +114,8 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     Raises TableError if cells have several formats or an unknown one, or are not from the year `FIRST` to next year. A
     ``--label-time`` in an impossible year means that there is none.
 
-    ``form``: as strptime reads text; None: ISO 8601, numbers since 1970, days of a spreadsheet, dates of digits alone.
-    ``zone``: time zone of times that name none; None: UTC, and a note says so.
+    ``form``: a format for strptime; None: ISO 8601, numbers since 1970, days of a spreadsheet, dates of digits alone.
+    ``zone``: time zone of times that do not name one; None: UTC, and a note says so.
     ``only``: whether to use ``form`` even if no cell fits it.
     """
     clock, of_label = _Clock(zone or UTC), column.option == "--label-time"
@@ -154,7 +154,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
 
 
 def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _Clock) -> list[str]:
-    """Note how many times are later than now; raises TableError if a year is not plausible."""
+    """Note how many times are in the future. Raises TableError if a year is not plausible."""
     out = there & ((ms < clock.span[0]) | (ms >= clock.span[1]))
     if out.any():
         at = int(np.argmax(out))
@@ -172,7 +172,7 @@ def _plausible(column: Column, ms: Integers, there: NDArray[np.bool_], clock: _C
 def ends(moments: Integers, zone: tzinfo) -> Integers:
     """Return the end of the day (in a zone), minute or second to which each time was rounded, ms.
 
-    It is the longest of the three at whose beginning all times are.
+    It is the longest of the three such that all times are at its beginning.
     """
     if not (moments % _QUARTER_MS).any():  # zones differ from UTC by multiples of this
         starts = [datetime.fromtimestamp(each / 1000, zone) for each in moments.tolist()]
@@ -182,7 +182,7 @@ def ends(moments: Integers, zone: tzinfo) -> Integers:
 
 
 def _told(texts: Sequence[str], tell: _Tell, clock: _Clock) -> tuple[Counter[str], Integers]:
-    """Count the cells of each format, "" for an unknown one, and return their ms."""
+    """Count the cells of each format ("" for an unknown one), and return their ms."""
     kinds: Counter[str] = Counter()
     found = np.full(len(texts), NEVER)
     for at, cell in enumerate(texts):
@@ -200,7 +200,7 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
         try:
             return ISO, clock.ms(datetime.fromisoformat(cell))
         except ValueError:
-            pass  # as related programs write it
+            pass  # related programs write it like this
     if _NUMBER.fullmatch(cell):
         return _number(cell, clock)
     match = _ISO.fullmatch(cell)
@@ -238,7 +238,7 @@ def _parsed(form: str, cell: str) -> datetime:
     try:
         time = datetime.strptime(cell, form)  # noqa: DTZ007 - the zone is the clock's if the format has none
     except ValueError:
-        # More digits than microseconds have, an offset of hours alone, or a whole number that was stored as a float.
+        # There are more digits than those of microseconds, an offset of hours alone, or an integer stored as a float.
         other = re.sub(r"([.,]\d{6})\d+", r"\1", cell.removesuffix(".0"))
         other = re.sub(r"([+-]\d\d)$", r"\g<1>00", other) if form.endswith("%z") else other
         time = datetime.strptime(other, form)  # noqa: DTZ007 - the same
@@ -248,14 +248,14 @@ def _parsed(form: str, cell: str) -> datetime:
 def _formatted(form: str, cell: str, clock: _Clock) -> tuple[str, int]:
     zone = zone_of(cell) if "%Z" in form else ""
     moment = _parsed(form, cell.replace(zone, "UTC", 1) if zone else cell)
-    # An offset says more than a name.
+    # an offset is more exact than a name
     return form, clock.named(moment, zone) if zone and moment.tzinfo is None else clock.ms(moment)
 
 
 def _wrong(
     column: Column, texts: Sequence[str], tell: _Tell, clock: _Clock, kinds: Counter[str], form: str | None
 ) -> TableError:
-    """Return the error for the first cell that is not written as most are."""
+    """Return the error for the first cell that is not written like most others."""
     most, count = kinds.most_common(1)[0]
     if form and not most:
         most, count = form, kinds[form]
@@ -283,7 +283,7 @@ def _wrong(
 def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
     """Return the message for a cell of unknown format, if others have it, too."""
     if _OF_DAY.fullmatch(cell):
-        return f", which is no date; {column.option} needs a column with dates"
+        return f", which is not a date; {column.option} needs a column with dates"
     match, fits = _ISO.fullmatch(cell), _fitting(unknown[:_TRIED], clock)
     zone = match[15] if match else "" if fits else zone_of(cell)
     if zone and zone not in UNIVERSAL:
@@ -293,7 +293,7 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
         said = f"is not ISO 8601; say how it is written: {listed}"
     elif _NUMBER.fullmatch(cell):
         said = (
-            f"is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
+            f"is not a time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
             f"spreadsheet, nor as a date of digits; write dates, or say by {column.option}-format how it is written"
         )
     else:
@@ -305,12 +305,12 @@ def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -
 
 
 def formats(text: str) -> list[str]:
-    """Return the strptime formats by which a text is a plausible time."""
+    """Return the strptime formats with which a text is a plausible time."""
     return _fitting([text], _Clock(UTC))
 
 
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
-    """Return the formats by which most cells are plausible times."""
+    """Return the formats with which most cells are plausible times."""
     some = dict.fromkeys(form for cell in cells[:2] for form in forms(cell) if _fits(form, cell, clock))
     fits = {form: sum(_fits(form, cell, clock) for cell in cells) for form in some}
     return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]

@@ -1,11 +1,11 @@
-"""The two input topics, read from fixed offsets to fixed offsets, without a consumer group.
+"""Reads the two input topics between fixed offsets, without a consumer group.
 
-Offsets are resolved once, before anything is read. So records appended meanwhile are not replayed, and a manifest
+Offsets are looked up once, before anything is read. So records appended meanwhile are not replayed, and a manifest
 repeats the same replay. Nothing is committed and no group is joined, so workers do not notice.
 
-Records are read as a worker reads them. Records of aborted transactions are passed over. A batch that expands beyond
-``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup state skip`` left out; it is known from the
-workers' dead letters.
+Records are read as a worker reads them. Records of aborted transactions are left out. A batch that unpacks to more than
+``TRUEUP_UNPACKED_BYTES`` becomes one dead letter. So does a record that ``trueup state skip`` left out; the workers'
+dead letters name it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from streams.records import skips
 from streams.records.refused import Refused
 from streams.records.skips import PoisonError
 
-#: From each partition's first offset up to, not including, its last, by partition.
+#: By partition: the range of offsets from the first up to, but not including, the last.
 Spans = tuple[tuple[int, int], ...]
 
 
@@ -38,14 +38,14 @@ Spans = tuple[tuple[int, int], ...]
 class TopicSource:
     """Ranges of offsets of the input topics."""
 
-    #: The ``TRUEUP_*`` variables for the connection to the brokers. They are kept instead of settings, because TLS
-    #: contexts cannot be sent to another process.
+    #: The ``TRUEUP_*`` variables for the connection to the brokers. They are kept in place of settings, because TLS
+    #: contexts cannot be sent to other processes.
     environment: Mapping[str, str]
     #: Names of the topics.
     names: tuple[str, str]
     #: Offsets of both topics, [start, end) for each partition.
     spans: tuple[Spans, Spans]
-    #: Records that operators left out: the reason by topic, partition and offset.
+    #: Skipped records: the reason by topic, partition and offset.
     skipped: Mapping[str, Mapping[int, Mapping[int, str]]] = field(default_factory=dict)
 
     @property
@@ -58,7 +58,7 @@ class TopicSource:
 
     @property
     def size(self) -> int:
-        """Offsets to read."""
+        """Number of offsets to read."""
         return sum(end - start for spans in self.spans for start, end in spans)
 
     def ready(self, directory: Path) -> "TopicSource":  # noqa: ARG002 - partitions are apart
@@ -80,7 +80,7 @@ class TopicSource:
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of one partition's range.
 
-        Raises TopicsError if the brokers send nothing for long, or records of the range were deleted.
+        Raises TopicsError if the brokers send nothing for long, or if records of the range were deleted.
         """
         start, end = self.spans[topic][partition]
         if start >= end:
@@ -101,7 +101,7 @@ class TopicSource:
 
 
 def _record(topic: int, read: Any) -> SourceRecord:  # noqa: ANN401 - aiokafka's
-    """Return a record; if it stands for records that are not read, it has the reason."""
+    """Return a record. If it stands for records that are not read, it has the reason."""
     reason = read.value.reason if isinstance(read.value, Refused) else None
     return SourceRecord(read.timestamp, topic, read.offset, read.key, read.value, reason, read.headers)
 
@@ -117,10 +117,10 @@ class Range:
 def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) -> TopicSource:
     """Look up the offsets of a range.
 
-    The first offset of a partition is that of its first record not before ``from_ms``, the end that of its first
-    record not before ``to_ms``, by Kafka's timestamps; records in between count, wherever their timestamps lie.
+    By Kafka's timestamps, a partition's range begins with its first record that is not before ``from_ms``, and ends
+    before its first record that is not before ``to_ms``. All records in between count, whatever their timestamps are.
 
-    Raises TopicsError if a topic is missing, the numbers of partitions differ, or the brokers cannot be reached.
+    Raises TopicsError if a topic is missing, if the numbers of partitions differ, or if the brokers cannot be reached.
     """
     try:
         spans = _spans(settings, wanted)
@@ -136,7 +136,7 @@ def _kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, dict[int, dict[int, str]]]:
-    """Return the records that operators left out of some ranges, by the dead letters; empty if these cannot be read."""
+    """Return which records of some ranges operators skipped, from the dead letters; empty if these cannot be read."""
     found: dict[str, dict[int, dict[int, str]]] = {}
     if await partitions(settings, settings.dead_letters) is None:
         return found
@@ -184,7 +184,7 @@ def _topic_spans(reader: TopicReader, places: Sequence[TopicPartition], wanted: 
 def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
     """Read a manifest that `TopicSource.manifest` gave.
 
-    Raises SettingsError if it cannot be read, or is not such a manifest.
+    Raises SettingsError if the file cannot be read, or is not a manifest of topics.
     """
     try:
         read = orjson.loads(path.read_bytes())
@@ -213,9 +213,9 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
 
 
 def moment(text: str) -> int:
-    """Parse an ISO 8601 time, and return ms since the epoch; without an offset it is UTC.
+    """Parse an ISO 8601 time; return ms since the epoch. Without an offset it is UTC.
 
-    Raises SettingsError if it is none.
+    Raises SettingsError if it is not a time.
     """
     try:
         at = datetime.fromisoformat(text)

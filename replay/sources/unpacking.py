@@ -1,4 +1,4 @@
-"""Opens files whatever their compression. A small file that unpacks to too much is refused."""
+"""Opens files, whatever their compression is. A small file that unpacks to too much is refused."""
 
 import bz2
 import codecs
@@ -30,23 +30,23 @@ _OTHERS: Final = (
     *(b"\xd0\xcf\x11\xe0", b"Obj\x01", b"ORC", b"ARRO", b"SQLi", b"%PDF", b"\0\0\0\0", b"$FL2", b"<sta", b"\x89HDF"),
     *(b"X\n\0\0", b"RDX2", b"RDX3", b"\x80\x04", b"\x80\x05", b"<htm", b"<!DO", b"<?xm"),
 )
-#: No text has so many zeros in a row, whatever its encoding.
+#: No text has this many zero bytes in a row, in whatever encoding.
 _ZEROS: Final = b"\0" * 8
-#: How files begin that are packed in another way: 7z, RAR, Snappy, LZ4, Zstandard with a frame to skip, LZMA, compress.
+#: First bytes of files packed in other ways: 7z, RAR, Snappy, LZ4, Zstandard with a frame to skip, LZMA, compress.
 _ELSE: Final = (
     *(b"7z\xbc\xaf", b"Rar!", b"\xff\x06\0\0", b"\x04\x22\x4d\x18", b"\x50\x2a\x4d\x18", b"\x5d\0\0", b"\x1f\x9d"),
 )
-#: A JSON object or array; SQL Server writes names of columns in brackets.
+#: A JSON object or array. SQL Server writes column names in brackets.
 _JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")
 _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
-#: A file may unpack to so many bytes; to more only if the ratio is below this one.
+#: Any file may unpack to this many bytes; to more only if the ratio is less than this.
 _PLENTY, _TIMES_LARGER = 1 << 28, 100
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the files of a table: the file itself, or by name those of a folder, such as Spark writes.
+    """Return the files of a table: the file itself, or the files of a folder by name, as Spark writes them.
 
-    Raises TableError if a folder has none. Files such as ``_SUCCESS`` do not count.
+    Raises TableError if a folder has no files. Files such as ``_SUCCESS`` do not count.
     """
     if not path.is_dir():
         return [path]
@@ -83,14 +83,14 @@ def begins(path: Path) -> bytes:
 
 
 def holds_json(path: Path) -> bool:
-    """Return whether the content begins as a JSON object or array. Raises as `opened`."""
+    """Return whether the content begins like a JSON object or array. Raises as `opened`."""
     with opened(path) as (file, _):
-        begin = file.read(64).replace(b"\0", b"")  # zero bytes of UTF-16
+        begin = file.read(64).replace(b"\0", b"")  # the zero bytes of UTF-16
     return _JSON.match(begin.lstrip(codecs.BOM_UTF8 + codecs.BOM_UTF16)) is not None
 
 
 def recognised(path: Path, first: bytes) -> None:
-    """Raise TableError if the content does not begin as text."""
+    """Raise TableError if the content does not begin like text."""
     if first.startswith((*_PACKED, *_ELSE)) or first[257:262] == b"ustar":
         raise TableError(f"{path} holds a packed file: unpack it first")
     if first.startswith(_OTHERS) or _ZEROS in first.rstrip(b"\0"):
@@ -109,10 +109,10 @@ def bounded(path: Path, size: int) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file, or the parts of a folder one after the other; yield the content, and the file as stored.
+    """Open a file, or the parts of a folder one after another. Yield the content, and the file as stored.
 
-    Raises SettingsError if it cannot be read.
-    Raises TableError if it is cut, broken, an archive of several files, or unpacks to too much; also while it is read.
+    Raises SettingsError if it cannot be read. Raises TableError if it is cut, broken, an archive of several files, or
+    unpacks to too much; perhaps only while it is read.
     """
     if path.is_dir():
         with _Joined(parts(path)) as joined:
@@ -125,7 +125,7 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
                 try:
                     inner = _member(path, stored)
                 except ValueError as exc:  # bytes in names that are not text
-                    raise zipfile.BadZipFile("its names are no text") from exc
+                    raise zipfile.BadZipFile("its names are not text") from exc
             elif first == _ZSTD:
                 limit = max(_PLENTY, _TIMES_LARGER * path.stat().st_size)
                 inner = io.BytesIO(unpacked(NUMBERS["zstd"], stored.read(), limit))
@@ -149,7 +149,7 @@ def _member(path: Path, stored: IO[bytes]) -> IO[bytes]:
 
 
 class _Joined(io.RawIOBase):
-    """The text of a folder's files, one after another, each from a new line on; `tell` counts bytes as stored."""
+    """The text of a folder's files, one after another, each from a new line on. `tell` counts bytes as stored."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._left, self._stack = paths[::-1], ExitStack()

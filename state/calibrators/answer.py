@@ -8,8 +8,8 @@ _Served_co = TypeVar("_Served_co", covariant=True)
 class Answer(NamedTuple, Generic[_Served_co]):
     """What a calibrator answers to one forecast."""
 
-    #: The answer to serve: a probability, or the values of the calibrator's kind of forecast. It is never random. For a
-    #: randomised calibrator it is the mean of the distribution of ``draw``.
+    #: The answer to serve: a probability, or the values of the calibrator's kind of forecast. It is never random. If
+    #: the calibrator is randomised, it is the mean of the distribution of ``draw``.
     p: _Served_co
     #: The random score of a randomised calibrator, keyed by the event id; any other calibrator repeats ``p`` here.
     draw: _Served_co

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 from state.calibrators.answer import Prediction
 from state.calibrators.options import Option
 
-#: Most features of a calibrator. The state of a regression grows with their square: 70 kB at 64.
+#: The most features a calibrator may have. The state of a regression grows with their square: 70 kB at 64.
 MAX_FEATURES: Final = 64
-#: Most slots of segments: eight names and eight pairs.
+#: The most slots of segments: eight names and eight pairs.
 MOST_SLOTS: Final = 1024
 
 
@@ -40,10 +40,10 @@ class Recalibrator(ABC):
     name: ClassVar[str]
     #: Its options by name.
     options: ClassVar[dict[str, Option]]
-    #: Names of the attributes that are its state, and their struct; only where the state has a fixed length.
+    #: Names of the attributes that are its state, and the struct that packs them; empty where the length varies.
     remembered: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[Struct] = Struct("<")
-    #: Whether its constructor takes ``name`` and ``seed``, which key the draws.
+    #: Whether its constructor takes ``name`` and ``seed``, the keys of its draws.
     keyed: ClassVar[bool] = False
     #: Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
     order_free: bool = False
@@ -67,8 +67,10 @@ class Recalibrator(ABC):
         Raises ValueError if ``y`` is not allowed; the state is unchanged.
 
         ``ticket``: from the `Answer` to the forecast of this outcome.
-        ``y``: the outcome: of a probability in [0, 1], 0 or 1 if it counts; of classes the index; of a law the number.
-        ``at``: record time of the label, ms. Labels of one time may be one batch. 0: not known, or implied by silence.
+        ``y``: the outcome: for a probability in [0, 1], 0 or 1 if the calibrator counts; for classes the index; for a
+        law the number.
+        ``at``: record time of the label, ms. Labels of one time may belong to one batch. 0: unknown, or implied by
+        silence.
         """
 
     @abstractmethod
@@ -91,18 +93,18 @@ class Recalibrator(ABC):
     def decode(self, payload: bytes) -> None:
         """Load a state that `encode` of a calibrator with the same options wrote.
 
-        Raises ValueError if the payload has another length or was written with other options.
+        Raises ValueError if the payload has the wrong length or was written with other options.
         """
         require_length(payload, self.layout.size)
         for name, value in zip(self.remembered, self.layout.unpack(payload), strict=True):
             setattr(self, name, value)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` can return.
+        """Return the largest number of bytes that `encode` can return.
 
         The default is the present size, because most states do not grow.
 
-        ``slots``: number of all slots of segments.
+        ``slots``: number of slots of all segments.
         """
         return len(self.encode())
 
@@ -116,7 +118,7 @@ class Recalibrator(ABC):
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the theorem's bound on the expected `error`; None before the first outcome, or without a theorem.
 
-        A bound of 1 is empty: no error of probabilities is larger.
+        A bound of 1 says nothing: no error of probabilities is larger.
 
         ``outstanding``: mean number of other outcomes learnt between a forecast and its own outcome; a larger number is
         allowed.
@@ -124,7 +126,7 @@ class Recalibrator(ABC):
         return None
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return a new ticket for an answer in whose place another answer was served.
+        """Return the ticket to keep when another answer was served in place of this one.
 
         It matters to a calibrator whose `error` and `bound` cover only served answers.
         """
@@ -139,7 +141,7 @@ class Recalibrator(ABC):
         return ()
 
     def saturated(self) -> int | None:
-        """Return how many answers had a level that covers nothing or everything; None where levels do not move."""
+        """Return how many answers had a level that covers nothing or everything; None without moving levels."""
         return None
 
     def breaks(self) -> Sequence[float]:
@@ -147,11 +149,11 @@ class Recalibrator(ABC):
         return ()
 
     def error_by_chance(self) -> float | None:
-        """Return the `error` that chance alone would give; None before the first outcome, and if nothing is counted."""
+        """Return the `error` that chance alone would cause; None before the first outcome, or if nothing is counted."""
         return None
 
     def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
-        """Return the bias along every test function; empty if the calibrator keeps none or has learnt nothing."""
+        """Return the bias along every test function; empty if the calibrator measures none or has learnt nothing."""
         return []
 
     def _require_label(self, y: float) -> None:
@@ -179,7 +181,7 @@ class Calibrator(Recalibrator):
 
 
 def require_probability(p: float) -> None:
-    """Raise ValueError unless ``p`` is in [0, 1]; NaN is not."""
+    """Raise ValueError unless ``p`` is in [0, 1]. NaN raises, too."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"a probability must be in [0, 1], got {p!r}")
 

@@ -58,7 +58,7 @@ class Bend:
         return left + (x - i) * (self._r[i + 1] - left)
 
     def learn(self, v: float, y: float, halflife: float) -> None:
-        """Take the step of an outcome, 0 or 1, at log-odds v; ``halflife`` in units of information."""
+        """Take the step of an outcome, 0 or 1, at log-odds v. ``halflife`` is in units of information."""
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
         right = x - i
@@ -73,7 +73,7 @@ class Bend:
         self._take(i, x - i, -g, lacking(sigmoid(v + self.at(v)), 1.0 if g < 0.0 else 0.0), 0.0)
 
     def _take(self, i: int, right: float, g: float, curvature: float, fade: float) -> None:
-        """Take the step of an error g at the knots i and i + 1, with weight ``right`` on the latter."""
+        """Take the step of an error g at the knots i and i + 1. The knot i + 1 has weight ``right``."""
         left = 1.0 - right
         h0, h1 = self._held[i], self._held[i + 1]
         g /= 1.0 + curvature * (left * left / h0 + right * right / h1)
@@ -83,7 +83,7 @@ class Bend:
         self._held[i + 1] = h1 + fade * (self._prior - h1) + curvature * right * right
 
     def _move(self, i: int, one: float, other: float) -> None:
-        """Move the knots i and i + 1, as far as the order is kept."""
+        """Move the knots i and i + 1, as far as v + r(v) keeps rising."""
         r, least = self._r, self._least
         a, b = r[i], r[i + 1]
         part = 1.0

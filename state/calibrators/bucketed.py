@@ -1,4 +1,4 @@
-"""The base of counting calibrators: forecasts fall into buckets, and each bucket has a randomised forecaster on a grid.
+"""The base of counting calibrators: each bucket of forecasts has a randomised forecaster on a grid.
 
 Kuleshov & Ermon 2017, Algorithm 1, with the forecaster of a bucket ("F_cal") reduced to a field over the grid points:
 positive means "too low here, move right". All share the rule that draws a point from a field, so a subclass adds only
@@ -31,9 +31,9 @@ _HEAD: Final = Struct("<IIII")
 BUCKETS: Final = 16
 GRID: Final = 100
 SPACING: Final = "hybrid"
-#: Draws are whole numbers below this.
+#: Draws are integers below this.
 _DRAWS: Final = 1 << BITS
-#: Bucket and index are u16 in a ticket.
+#: Limit of bucket and index, which are u16 in a ticket.
 _MOST: Final = 65_535
 
 
@@ -42,7 +42,8 @@ class Bucketed(Calibrator):
 
     ``grid, spacing, points``: N, the number of gaps between the points that can be served, and their spacing;
       ``points`` between 0 and 1 override both. See `Grid`.
-    ``buckets, bucket_spacing, edges``: the same of the raw forecast's buckets, e_j <= p < e_{j+1}; the last also has 1.
+    ``buckets, bucket_spacing, edges``: the same for buckets of the raw forecast, e_j <= p < e_{j+1}; the last includes
+    1.
     ``name, seed``: key the draws.
 
     Notes
@@ -93,9 +94,9 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Rows of cells as `encode` packed them. A cell that changes leaves, and is packed again.
+        #: Rows of cells as `encode` packed them. The row of a cell that changes is removed, and packed again later.
         self._packed: dict[int, bytes] = {}
-        self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; whole numbers keep it exact
+        self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; integers keep it exact
         self._start()
 
     def _start(self) -> None:
@@ -126,7 +127,7 @@ class Bucketed(Calibrator):
         return [*self._buckets.points[1:-1], *self._grid.breaks]
 
     def _between(self, j: int, i: int, a: Any, b: Any, key: bytes) -> Prediction:  # noqa: ANN401 - as the field's
-        """Draw i with probability b / (a + b), else i + 1. Whole a and b are compared exactly."""
+        """Draw i with probability b / (a + b), otherwise i + 1. Integers a and b are compared exactly."""
         grid = self._grid
         k = grid.numerators
         both = a + b
@@ -181,7 +182,7 @@ class Bucketed(Calibrator):
         self._take(list(self._row.iter_unpack(payload[_HEAD.size :])))
 
     def _stored(self, cell: int) -> tuple[Any, ...]:
-        """Return the stored numbers of a touched cell: its number, n, s. They change only with the cell's counts."""
+        """Return the stored numbers of a touched cell: its number, n, s. They change only when the cell's counts do."""
         return (cell, *self._cells[cell])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
@@ -202,7 +203,7 @@ class Bucketed(Calibrator):
         return sum(map(abs, off)) / (grid.denominator * self.learnt)
 
     def error_by_chance(self) -> float | None:
-        """Return the `error` to expect if each point were the chance of its outcomes.
+        """Return the `error` to expect if outcomes came with the chance that each point says.
 
         Σ sqrt(2 n g (1 - g) / π) / T: the mean absolute value of a normal error with that variance.
         """
@@ -216,7 +217,7 @@ class Bucketed(Calibrator):
         return total / self.learnt
 
     def _per_bucket(self) -> list[tuple[int, int, float]]:
-        """Return for each touched bucket its outcomes, its touched cells, and its widest gap between neighbours."""
+        """Return for each touched bucket: its outcomes, its touched cells, and its widest gap between neighbours."""
         width = self._grid.last + 1
         k, denominator = self._grid.numerators, self._grid.denominator
         played: dict[int, tuple[int, int, float]] = {}

@@ -1,4 +1,4 @@
-"""Corrections of an answer by the event's segments: a lasting one that depends on the score, and a passing one."""
+"""Corrections of an answer by the event's segments: a lasting one that depends on the score, and a short-lived one."""
 
 import math
 from struct import Struct
@@ -10,30 +10,31 @@ from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.quick import log1p
 
-#: Knots of a segment's lasting correction, in log-odds: the lowest one, their distance, their number; from 1.8 to 97 %.
+#: Knots of a segment's lasting correction, in log-odds: the lowest, their distance, their number. They span 1.8 to 97
+#: %.
 LOW: Final = -4.0
 STEP: Final = 1.5
 KNOTS: Final = 6
-#: Least slope of the served log-odds in those of the forecast, within the same segments.
+#: Least slope of the served log-odds against those of the forecast, within the same segments.
 FLAT: Final = 0.05
-#: Information that 0 counts for: at a knot, in the passing correction, in its share.
+#: Weight of the starting value 0, as information: at a knot, in the passing correction, in its share.
 IN_KNOT: Final = 10.0
 IN_FAST: Final = 10.0
 IN_SHARE: Final = 50.0
 #: Information after which an outcome counts half: at a knot, in the passing correction, in its share. Knots and share
-#: remember at least `LAGS` times the information that is learnt while an outcome is awaited.
+#: remember at least `LAGS` times the information that is learnt between a forecast and its outcome.
 LASTING: Final = 10_000.0
 FAST: Final = 6.0
 SHARED: Final = 2000.0
 LAGS: Final = 14.0
-#: Most that segments move the log-odds: by the passing correction, and at a knot.
+#: The most that segments may move the log-odds: by the passing correction, and at a knot.
 REACH: Final = 2.0
 FAR: Final = 5.0
 
 _ISSUED: Final = Struct("<4f")
 _SLOT: Final = Struct("<H")
 _HEAD: Final = Struct("<2dI")
-#: Offset of the rows.
+#: Where the rows begin in the state, in bytes.
 _ROWS: Final = _HEAD.size + GUARD_SIZE
 _LN2: Final = math.log(2.0)
 #: Numbers per slot: the passing correction, its curvature, corrections at the knots, their curvatures.
@@ -41,7 +42,7 @@ _WIDTH: Final = 2 + 2 * KNOTS
 _ROW: Final = Struct(f"<H{_WIDTH}d")
 #: The row of a new slot.
 _FRESH = (0.0, IN_FAST, *[0.0] * KNOTS, *[IN_KNOT] * KNOTS)  # not Final, see `place_by_segment.PRIOR`
-#: Most slots with a row: four names of 64 values.
+#: The most slots with a row: four names of 64 values.
 MOST: Final = 256
 
 
@@ -84,7 +85,7 @@ class BySegment:
 
     Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature (f64 each), number of
     touched slots (u32), those of `Guard`, then for each touched slot in ascending order its number (u16), f, H_f, θ,
-    H_θ (f64 each). Little-endian. Only the first `MOST` slots that have an outcome get a row (29 kB); others correct
+    H_θ (f64 each). Little-endian. Only the first `MOST` slots with an outcome get a row (29 kB); the others correct
     nothing. 34 values take 4 kB.
 
     References
@@ -137,7 +138,7 @@ class BySegment:
         """Learn from an outcome, 0 or 1.
 
         ``ticket``: from `answer`.
-        ``now``: log-odds of the present answer to it, without segments and before the outcome is learnt.
+        ``now``: log-odds of the present answer to the same forecast, without segments, before the outcome is learnt.
         ``lag``: information learnt since the forecast was issued.
         ``part``: share of the outcome that counts in the lasting correction and in w.
         ``at``: record time of the label, see `Guard.weigh`.
@@ -157,7 +158,7 @@ class BySegment:
     def revise(self, ticket: bytes, g: float, part: float = 1.0) -> None:
         """Learn a revision in w and in the lasting correction.
 
-        Here g is the change of the gradient, the old label minus the new one, and ``part`` the share that counts.
+        ``g``: the change of the gradient: the old label minus the new one. ``part``: the share that counts.
         """
         v, _, v2, v3 = _ISSUED.unpack_from(ticket)
         without, within = sigmoid(v), sigmoid(v3)
@@ -235,7 +236,8 @@ def _lasting(rows: list[list[float]], v: float) -> float:
         before = total
     if ordered:
         return (1.0 - right) * sums[i] + right * sums[i + 1]
-    # Of v + l(v) less a line of slope `FLAT`: the least function above it that never falls, and the greatest below it.
+    # Take v + l(v) minus a line of slope `FLAT`, and find the least never falling function above it and the greatest
+    # below.
     above = [0.0] * KNOTS
     below = [0.0] * KNOTS
     rise = (1.0 - FLAT) * STEP
@@ -250,7 +252,7 @@ def _lasting(rows: list[list[float]], v: float) -> float:
 
 
 def _step_lasting(rows: list[list[float]], v: float, g: float, curvature: float, fade: float) -> None:
-    """Step by g, in (-1, 1), at the knots next to v; their curvature fades towards the prior by the share ``fade``."""
+    """Step by g, in (-1, 1), at the knots next to v. Their curvature fades to the prior by the share ``fade``."""
     i, right = _place(v)
     left = 1.0 - right
     j, k = 2 + i, 2 + i + KNOTS

@@ -29,10 +29,10 @@ class CalibratedRegression(Calibrator):
 
     Notes
     -----
-    There are two answers. That of a map (`LogOddsMap`) starts at the raw forecast and is served while it is unbiased. A
-    regression checks this, and its own answer replaces a biased one. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the raw
-    forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ, A =
-    I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
+    There are two answers. A map (`LogOddsMap`) starts at the raw forecast, and is served while it is unbiased. A
+    regression checks this, and its answer replaces the map's when that is biased. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the
+    raw forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ,
+    A = I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
 
         (Σ w·f (ŷ - y))² <= (‖w‖² + Σ (w·f)²) Φ.
 
@@ -90,7 +90,7 @@ class CalibratedRegression(Calibrator):
         self._unbiased = True
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the map's answer or a fixed point; ValueError if ``x`` has neither 0 nor d components in [-1, 1]."""
+        """Serve the map's answer or a fixed point. Raises ValueError unless ``x`` has 0 or d components in [-1, 1]."""
         require_probability(p)
         x = x or self._zeros
         served = self._map.answer(p, x)
@@ -131,7 +131,7 @@ class CalibratedRegression(Calibrator):
         return self._sums.loss_of(1) - self._sums.theta[0]
 
     def _fill(self, ticket: bytes) -> tuple[float, list[float]]:
-        """Write the features of a ticket, with the issued answer, into the regression's input; return p and x."""
+        """Write a ticket's features, with the issued answer, into the regression's input; return p and x."""
         issued = np.frombuffer(ticket, _F8)
         self._sums.z[2:] = issued
         _, p, *x = issued.tolist()
@@ -152,9 +152,9 @@ class CalibratedRegression(Calibrator):
         self._check()
 
     def biases(self, features: Sequence[str] = ()) -> list[BiasAlong]:
-        """Return the bias along every test function, and its bound; none before the first outcome.
+        """Return the bias along every test function, with its bound; none before the first outcome.
 
-        ``features``: names of the features, d of them; ``x1`` and so on if not given.
+        ``features``: names of the d features; ``x1`` and so on if not given.
         """
         if not self.learnt:
             return []
@@ -166,7 +166,7 @@ class CalibratedRegression(Calibrator):
         return [BiasAlong(*row) for row in zip(*columns, strict=True)]
 
     def _bias(self) -> NDArray[np.float64]:
-        """Return B = Σ f (ŷ - y), shape (n,). A and b give it, because ŷ is a feature."""
+        """Return B = Σ f (ŷ - y), shape (n,). It follows from A and b, because ŷ is a feature."""
         bias: NDArray[np.float64] = self._sums.a[:, 1] - self._sums.b
         return bias
 

@@ -1,4 +1,4 @@
-"""The calibrator of one version of a model. It starts with a line that is carried over from the version before."""
+"""The calibrator of one version of a model. It starts from a line carried over from the version before."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,17 +10,17 @@ from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.composition import Composition
 from state.quick import new
 
-#: Forecasts of a version before the line is carried over for the first time.
+#: Forecasts of a version after which its line is first fitted.
 FEW: Final = 50
-#: Own outcomes after which the line is fixed. A version with so many outcomes before `FEW` forecasts never gets a line:
-#: its outcomes have already taught about raw scores.
+#: The version's own outcomes after which the line no longer changes. A version that has so many before `FEW` forecasts
+#: never gets a line: they have already taught the calibrator about raw scores.
 OWN: Final = 20
-#: Largest log-odds. Beyond it, floats do not differ from a probability of 0 or 1.
+#: Largest log-odds. Beyond it, a float's probability cannot be told from 0 or 1.
 _FAR: Final = 700.0
 
 
 class Held(NamedTuple):
-    """The line with which a version's calibrator began, see `CarriedOver`, and its outcomes learnt."""
+    """The line with which a version's calibrator began, see `CarriedOver`, and how many outcomes it has learnt."""
 
     slope: float
     offset: float
@@ -43,7 +43,7 @@ class CarriedMap(Calibrator):
         #: The line: a forecast of log-odds z becomes ``sigmoid(slope z + offset)``. At first 1 and 0, which changes
         #: nothing.
         self.slope, self.offset = 1.0, 0.0
-        #: Forecasts of the version when the line was fitted; 0 before.
+        #: Forecasts that the version had made when the line was fitted; 0 before.
         self.seen = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
@@ -68,8 +68,8 @@ class CarriedOver(Composition):
     Notes
     -----
     `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
-    version's own outcomes support another score. So its promises about raw forecasts hold for the mapped one. The slope
-    is above 0, which keeps the order of forecasts.
+    version's own outcomes support another score. So its promises about raw forecasts hold for mapped ones. The slope is
+    above 0, which keeps the order of forecasts.
 
     The line is fitted again each time the number of forecasts doubles, until `OWN` outcomes of the version were learnt:
     from then on, what was learnt belongs to that line.
@@ -94,7 +94,7 @@ class CarriedOver(Composition):
         self.serves_raw, self.learnt = inner.serves_raw, inner.learnt
 
     def due(self, forecasts: int) -> bool:
-        """Return whether to fit the line at this number of forecasts: `FEW`, twice as many, and so on."""
+        """Return whether to fit the line after this number of forecasts: `FEW`, twice as many, and so on."""
         times, rest = divmod(forecasts, FEW)
         return rest == 0 and times > 0 and times & (times - 1) == 0 and self.learnt < OWN and not self.serves_raw
 
@@ -116,7 +116,7 @@ class CarriedOver(Composition):
         return [1.0 / (1.0 + math.exp(-v)) for v in back if -_FAR < v < _FAR]
 
     def take_over(self, payload: bytes) -> None:
-        """Load the state of a calibrator of the same kind and options that served all versions."""
+        """Load the state of a calibrator of the same kind and options that served all versions together."""
         self.back.decode(payload)
         self.learnt = self.back.learnt
 

@@ -1,16 +1,16 @@
-"""The places of scores of exactly 0 and 1: their own outcomes decide, within the order of scores."""
+"""Where scores of exactly 0 and 1 are placed: their own outcomes decide, and scores keep their order."""
 
 from typing import Final
 
 from state.calibrators.logistic import Z_CLIP
 
-#: Log-odds of a score of 0, plus a margin, because those of a score of 1 are not exactly as far from 0.
+#: Log-odds of a score of 0, plus a margin, because the log-odds of a score of 1 are not exactly as far from 0.
 CERTAIN: Final = Z_CLIP + 1e-6
-#: The first place is this far beyond the lowest or highest other score, in log-odds.
+#: A place starts this far beyond the lowest or highest other score, in log-odds.
 BEYOND: Final = 1.0
-#: Information against which an outcome moves a place.
+#: Information that resists the step of an outcome.
 HELD: Final = 3.0
-#: Slope with which scores beyond a place are read.
+#: Slope of the read log-odds beyond a place.
 FLAT: Final = 0.05
 
 
@@ -33,7 +33,7 @@ class Certainties:
     __slots__ = ("ceiling", "floor", "highest", "lowest")
 
     def __init__(self) -> None:
-        #: The range of the other scores that were learnt, in log-odds.
+        #: The range of the other scores learnt so far, in log-odds.
         self.lowest, self.highest = 0.0, 0.0
         #: The places of scores of 0 and of 1, in log-odds; ∓13.8 while no such score was wrong.
         self.floor, self.ceiling = Z_CLIP, -Z_CLIP
@@ -63,7 +63,7 @@ class Certainties:
         return self.read(z)
 
     def learn(self, z: float, g: float) -> None:
-        """Move the place that z is beyond; g is the gradient of the log loss in the log-odds that are read."""
+        """Move the place that z lies beyond. g is the gradient of the log loss with respect to the log-odds as read."""
         if z < self.floor:
             self.floor = min(max(self.floor - g / HELD, CERTAIN), self.lowest)
         elif z > self.ceiling:

@@ -12,24 +12,24 @@ from state.calibrators.options import Option, integer, number
 from state.calibrators.runs import RUN, SPAN
 from state.quick import new, search
 
-#: Intervals that cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
+#: The intervals cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
 #: and .0018 wide, those at one half .0245. With 64, a served score lies on average within .006 of its cell's mean.
 CELLS: Final = 64
-#: How far a cell may be off before its interval is left, in standard deviations of chance.
+#: How far a cell may be off before its interval is no longer served, in standard deviations of chance.
 PATIENCE: Final = 1.0
-#: A cell within this share of its margin takes the outcomes nearest to it.
+#: While a cell is within this share of its margin, it takes the outcomes nearest to it.
 NEAR: Final = 0.5
-#: Outcomes of each kind that are needed before any score is moved. Where frauds are reported first, the first outcomes
-#: are all ones.
+#: Outcomes of each kind needed before any score is moved. Where frauds are reported first, the first outcomes are all
+#: ones.
 EVIDENCE: Final = 20
-#: One kind of outcome is late if it waits this many times as long as the other, and this many outcomes longer.
+#: One kind of outcome counts as late if it waits this many times as long as the other, and this many outcomes longer.
 LATER: Final = 1.5
 LONGER: Final = 10.0
-#: Share of an interval, at an end, into which the scores of closed intervals are moved.
+#: Share of an interval, at one end, that receives the scores moved out of other intervals.
 SHARE: Final = 1.0 / 32.0
 
 _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1, CELLS)), 1.0)
-#: For each cell: the largest score that may count in it, and the largest distance of such a score from 1.
+#: For each cell: the largest score that may count in it, and the largest distance from 1 of a score that may.
 _ABOVE: Final = (*_ENDS[1:], 1.0)
 _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdQQQ")
@@ -38,17 +38,17 @@ _RUN: Final = Struct("<dqId")
 _BROUGHT: Final = Struct("<Bd")
 #: Version of the layout, the first byte of the state.
 _FORMAT: Final = 4
-#: Least chance of a label in the surprise of a run.
+#: Least chance of a label when the surprise of a run is computed.
 _LEAST: Final = 1e-12
 
 
 class Certified(Calibrator):
-    """Serve the forecast while scores near it have been right, else the nearest score that has been.
+    """Serve the forecast while scores near it have been right, otherwise the nearest score that has been.
 
     Use it as a back: ``prudent+certified``.
 
-    ``patience``: how far a cell may be off before its interval is left, in standard deviations of chance.
-    ``evidence``: outcomes of each kind that are needed before any interval is left.
+    ``patience``: how far a cell may be off before its interval is no longer served, in standard deviations of chance.
+    ``evidence``: outcomes of each kind needed before any score is moved.
 
     Notes
     -----
@@ -81,36 +81,37 @@ class Certified(Calibrator):
     others came, so there are at most 1 + D_c of them, each adds at most e_{c+1}, and M_c has not fallen. The same from
     below. A revision moves Σ |W_c| by at most 1. ∎
 
-    Scores of a cell lie within two intervals, so s_c is at most half of that: before the fact, prompt, G is at most
-    .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come before there is
-    evidence (below). It is usually far less: risks are rarely one half. Delays enter through the outcomes of *one cell*
-    that were awaited at once, added over cells, not as a factor. No deterministic answer has a guarantee below D / 2T
-    with D outcomes outstanding: to the first D it must answer without knowing any; served at most one half on average
-    and followed by ones alone, or above by zeros alone, it is D / 2 off from the only calibrated scores there are.
+    Scores of a cell lie within two intervals, so s_c is at most half of that: for prompt outcomes, in advance, G is at
+    most .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come before there
+    is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the outcomes of *one
+    cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a guarantee below D
+    / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these average at most one
+    half and only ones follow, or above one half and only zeros follow, they are D / 2 off from the only calibrated
+    scores.
 
         M_c = `ONE` + patience sqrt(V_c) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 
-    L_c is in the margin so that the answer does not pay back what was only late.
+    L_c is in the margin so that outcomes that are only late do not move the answer.
 
-    *Evidence.* Nothing is moved until there have been ``evidence`` outcomes of each kind. Until then B_c is how much
-    more |W_c| is than the rest of its margin, so nothing of that is paid back later. Where frauds are reported at once
-    and good payments after weeks, the first outcomes are all ones, and whoever counts them learns that everybody is a
-    fraudster. So an opponent who only ever answers with one kind is served the forecast, and G says how far that is
-    off. With ``evidence`` 0 he is not.
+    *Evidence.* Nothing is moved until there have been ``evidence`` outcomes of each kind. Until then B_c is the excess
+    of |W_c| over the rest of its margin, so later answers do not compensate for it. Where frauds are reported at once
+    and good payments after weeks, the first outcomes are all ones, and a calibrator that counted them would take
+    everybody for a fraudster. So an opponent whose outcomes are all of one kind is served the forecast, and G says how
+    far that is off. Not so with ``evidence`` 0.
 
-    *Runs.* V_c is Σ p (1 - p), but what an unlikely run (`Runs`) brings to a cell is one fact, and adds (Σ (p - y))²:
-    all forecasts of a game share its outcome. Only labels count as such that had been awaited when their run began. So
-    nobody who is answered at once can widen a margin.
+    *Runs.* V_c is Σ p (1 - p), but the labels that an unlikely run (`Runs`) brings to a cell are one fact and add (Σ (p
+    - y))²: all forecasts of a game share its outcome. This covers only labels that were awaited when their run began.
+    So an adversary whose labels come at once cannot widen a margin.
 
     *Unequal delays.* Let a zero wait for w more outcomes on average than a one, and `LATER` times as long. In a cell
     that is used more and more, that many ones have come without the zeros that were issued with them: B_c is at least
-    min(w, n) (1 - e_{c-1}), n the cell's ones. The same where ones are late. B_c never falls once there was evidence.
+    min(w, n) (1 - e_{c-1}), n the cell's ones. Likewise where ones are late. B_c never falls once there is evidence.
 
-    A cell takes what is nearest to it while |W_c| is within `NEAR` of its margin. Beyond, the end with the lower W / M
-    takes zeros and the other ones: chance in one cell then pays for chance in the next.
+    While |W_c| is within `NEAR` of its margin, a cell takes the outcomes nearest to it. Beyond that, the end with the
+    lower W / M takes zeros and the other end ones, so that chance errors of neighbouring cells cancel.
 
-    *Not served.* The theorem is of what was served: T are the outcomes of these answers. The outcome of an answer that
-    was not served (`unserved`) is counted as learnt, and nowhere else.
+    *Not served.* The theorem covers served answers only: T counts their outcomes. The outcome of an answer that was not
+    served (`unserved`) is counted as learnt, and nowhere else.
 
     Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u64 each); empty if the
     answer was not served. Bytes: `_FORMAT` (u8), outcomes, revisions, outcomes that were ones at first, Σ of the
@@ -156,10 +157,10 @@ class Certified(Calibrator):
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
         self._cells = [NONE] * (CELLS + 1)
-        #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
+        #: Rows of cells as they are stored; empty if the cell has changed since, or has no outcome.
         self._packed = [b""] * (CELLS + 1)
-        #: The last run: its label, span, labels, surprise of those after the first; and |Σ (p - y)| of the one fact
-        #: that the run gave to cells.
+        #: The last run: its label, its span, its labels, the surprise of those after the first; and |Σ (p - y)| that
+        #: the run, as one fact, gave to each cell.
         self._last, self._span, self._run, self._surprise = -1.0, 0, 0, 0.0
         self._brought: dict[int, float] = {}
 
@@ -177,7 +178,7 @@ class Certified(Calibrator):
             p = low + part * (p / low) if way > 0 else high - part * ((1.0 - p) / (1.0 - high))
         else:
             low, high = _ENDS[i], _ENDS[i + 1]
-            # Leave room for the scores that are moved here from either side.
+            # Leave room for the scores that are moved here from each side.
             left = SHARE if i > 0 and ways[i - 1] > 0 else 0.0
             right = SHARE if i < CELLS - 1 and ways[i + 1] < 0 else 0.0
             if left or right:
@@ -201,7 +202,7 @@ class Certified(Calibrator):
         return list(_ENDS[1:-1])
 
     def _find_way(self, i: int) -> None:
-        """Set the way of an interval: 0 if it may be served, else the direction of the next that may, -1 or 1."""
+        """Set the way of an interval: 0 if it may be served, else the direction (-1 or 1) of the next one that may."""
         one, other = self._cells[i], self._cells[i + 1]
         if one.off > one.margin and other.off > other.margin:
             self._ways[i] = -1
@@ -255,7 +256,7 @@ class Certified(Calibrator):
                 self._find_way(i)
 
     def _begun(self, c: int) -> Cell:
-        """Return a cell to be changed; `update` does the same without the call."""
+        """Return a cell that may be changed. `update` does the same inline."""
         if self._cells[c] is NONE:
             self._cells[c] = Cell()
         return self._cells[c]
@@ -281,7 +282,7 @@ class Certified(Calibrator):
         self._count(now, p, y, 1, p * (1.0 - p))
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
-        """Add an event to a cell that is begun (sign 1) or remove it (-1). Margins never fall."""
+        """Add an event to a cell (sign 1) or remove it (-1). The cell must come from `_begun`. Margins never fall."""
         cell = self._cells[c]
         self._packed[c] = b""
         cell.events += sign

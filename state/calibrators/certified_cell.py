@@ -21,15 +21,15 @@ class Cell:
         self.margin = ONE
 
     def numbers(self) -> tuple[float, ...]:
-        """Return the stored numbers, in that order."""
+        """Return the stored numbers, in the order above."""
         counts = self.events, self.zeros, self.ones, self.behind, self.ahead
         return *counts, self.off, self.sum, self.square, self.variance, self.extra
 
     def take(self, numbers: Sequence[Any]) -> None:
-        """Set the stored numbers, in that order."""
+        """Set the stored numbers, in the order above."""
         self.events, self.zeros, self.ones, self.behind, self.ahead = numbers[:5]
         self.off, self.sum, self.square, self.variance, self.extra = numbers[5:]
 
 
-#: Every cell without outcomes, so that these take no memory. Nobody changes it.
+#: Stands for every cell without outcomes, so that these take no memory. It is never changed.
 NONE: Final = Cell()

@@ -10,7 +10,7 @@ from state.quick import new
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")
-#: Short tickets' `_TICKET_LENGTH`, by length.
+#: Packed lengths of short tickets, by length.
 _HEADS: Final = [_TICKET_LENGTH.pack(length) for length in range(256)]
 
 
@@ -66,7 +66,7 @@ class Composition(Calibrator):
         self.front.revise(front, was, y)
 
     def breaks(self) -> Sequence[float]:
-        """Return the breaks of the front; those of the back lie in what the front serves."""
+        """Return the breaks of the front. Those of the back depend on what the front serves."""
         return self.front.breaks()
 
     def unserved(self, ticket: bytes) -> bytes:

@@ -1,18 +1,18 @@
-"""The share of an outcome that counts if its forecast was one of a crowd."""
+"""How much an outcome counts if its forecast was one of a crowd, as a share of 1."""
 
 import math
 from struct import Struct
 from typing import Final
 
-#: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
-#: `CROWDED`. The error of a crowd, Σ (q - y), counts up to `ROOM` of that information plus `LEAST`. With .2 and 12 an
-#: hour of fraud does 2 to 30 times the harm; with .05 and 6 a lasting tenfold rate is learnt later
+#: Forecasts are a crowd if they were issued within a `CROWD`-th of the information learnt before them, once that
+#: reaches `CROWDED`. The error of a crowd, Σ (q - y), counts up to `ROOM` of that information plus `LEAST`. With .2 and
+#: 12 an hour of fraud does 2 to 30 times the harm; with .05 and 6 a lasting tenfold rate is learnt later
 #: (docs/explanation/calibrators.md).
 CROWD: Final = 40.0
 CROWDED: Final = 20.0
 ROOM: Final = 0.1
 LEAST: Final = 6.0
-#: Crowds that are kept: of the last fifth of the information, up to all of it.
+#: Number of crowds that are kept: they span the last fifth of the information, up to all of it.
 CROWDS: Final = 64
 
 _STATE: Final = Struct(f"<{CROWDS}H{CROWDS}d")
@@ -46,7 +46,8 @@ class Crowds:
 
         ``since, information``: information learnt when its forecast was issued, and now.
         ``g``: the outcome's error q - y; for a revision the old label minus the new one.
-        ``revised``: of a revision: it counts in full if no outcome of its crowd was late, as all of them had.
+        ``revised``: whether this is a revision. It counts in full if no outcome of its crowd was late, because all
+        of them did.
         """
         if not CROWDED <= since < information:
             return 1.0

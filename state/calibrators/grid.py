@@ -1,4 +1,4 @@
-"""Grids of points that cut [0, 1]: the points a bucketed calibrator may play, as exact fractions, and bucket edges."""
+"""Grids that cut [0, 1]: the points a bucketed calibrator may play, as exact fractions, and the edges of buckets."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ from state.odds import log_odds
 SPACINGS: Final = ("hybrid", "logit", "uniform")
 #: Least and greatest interior point of a grid spaced in log-odds: one event in 10,000.
 TAIL: Final = 1e-4
-#: Where `hybrid` turns from log-odds to even spacing.
+#: Where `hybrid` changes from log-odds to even spacing.
 KNEE: Final = 0.05
 #: Points made with `exp` are rounded to multiples of 2**-30, so that every machine's libm gives the same points.
 _DENOMINATOR: Final = 1 << 30
@@ -51,7 +51,7 @@ class Grid:
         self.last = len(steps)
         #: The points as floats, shape (N + 1,).
         self.points = tuple(k / denominator for k in numerators)
-        #: For each point, the wider of the gaps beside it, as a numerator.
+        #: For each point, the wider of its two gaps, as a numerator.
         self.gaps = tuple(map(max, [0, *steps], [*steps, 0]))
 
         self._midpoints = [(left + right) / 2 for left, right in pairwise(self.points)]
@@ -59,9 +59,9 @@ class Grid:
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, n: int, spacing: str, points: Sequence[float] = ()) -> Self:
-        """Return the grid of 0, exactly these points, and 1, or of n gaps, at least one, in one of the `SPACINGS`.
+        """Return the grid of 0, exactly these points, and 1; or of n gaps (at least one) in one of the `SPACINGS`.
 
-        ``points``: they must increase strictly between 0 and 1; none: n and ``spacing`` count.
+        ``points``: strictly increasing between 0 and 1. If empty, n and ``spacing`` decide.
         """
         if points:
             ratios = [float(point).as_integer_ratio() for point in points]
@@ -90,14 +90,14 @@ class Grid:
         return cls((0, *lower, *middle, *upper, _DENOMINATOR), _DENOMINATOR)
 
     def nearest(self, p: float) -> int:
-        """Return the index of the point nearest to ``p``, the lower one of two; p in [0, 1]. O(log N)."""
+        """Return the index of the point nearest to ``p`` in [0, 1]; of two, the lower. O(log N)."""
         return bisect_left(self._midpoints, p)
 
     @property
     def breaks(self) -> list[float]:
-        """Return the midpoints between neighbours, where `nearest` changes; N of them."""
+        """Return the N midpoints between neighbours, where `nearest` changes."""
         return list(self._midpoints)
 
     def below(self, p: float) -> int:
-        """Return the index i < N of the bucket [g_i, g_{i+1}) of ``p``; O(log N)."""
+        """Return the index i < N of the bucket [g_i, g_{i+1}) that holds ``p``; O(log N)."""
         return bisect_right(self.points, p, 1, self.last) - 1

@@ -14,16 +14,17 @@ from state.calibrators.grid import Grid
 from state.calibrators.regret_matching import RegretMatching
 from state.quick import new
 
-#: Standard deviations of chance in the margin of a segment's point; the same as in a bucket's. With an adversary in one
-#: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5, .030 with 0.
+#: Standard deviations of chance in the margin of a segment's point, the same number as in a bucket's margin. With an
+#: adversary in one of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5,
+#: .030 with 0.
 PATIENCE: Final = 0.5
-#: Most segments that are counted, the first that have an outcome. 64 take 78 kB if all points of a grid of 100 were
+#: The most segments that are counted: the first that have an outcome. 64 take 78 kB if all points of a grid of 100 are
 #: served.
 MOST: Final = 64
 
 _COUNT: Final = Struct("<I")
 _PLACE: Final = Struct("<HH")
-#: Bytes of n and s together, until one of them passes 2^32.
+#: Bytes of n and s together, while both are below 2^32.
 _COUNTS: Final = 8
 _SLOT: Final = Struct("<H")
 #: Bytes of bucket and point, at the start of a ticket.
@@ -37,7 +38,7 @@ class GroupError(NamedTuple):
     slot: int
     #: Outcomes of the segment.
     n: int
-    #: ℓ1 of its draws, Σ_i |V_i| / n.
+    #: ℓ1 error of its draws, Σ_i |V_i| / n.
     error: float
     #: The theorem's bound on ``error``, at most 1.
     bound: float

@@ -1,4 +1,4 @@
-"""The weight of a learnt answer against the baseline answer that it departs from."""
+"""The weight of the baseline answer against a learnt answer that departs from it."""
 
 import math
 from struct import Struct
@@ -7,8 +7,8 @@ from typing import Final
 from state.odds import log_odds
 from state.scoring.ages import BATCH
 
-#: First weight of the baseline; standard errors for an e-fold change; and the largest distance of the weight from the
-#: first, in log-odds.
+#: The baseline's first weight; standard errors that change it by a factor e; how far it may move from the first, in
+#: log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
@@ -70,14 +70,14 @@ class Guard:
         #: Σ δ² and B, whose sum is V.
         self.squares, self.excess = 0.0, 0.0
         self._at, self._labels = 0, 0
-        #: Σ δ and Σ δ² of the last record time.
+        #: Σ δ and Σ δ² over the labels of the last record time.
         self._sum, self._own = 0.0, 0.0
-        #: Sums over the batches before it.
+        #: Sums over the batches before that time.
         self._batches = 0
         self._between = [0.0, 0.0]
         self._within = 0.0
         #: w, in (0, 1).
-        self.weight = 1.0 / (1.0 + math.exp(-self._odds))  # the same as in `decode`, to the last bit
+        self.weight = 1.0 / (1.0 + math.exp(-self._odds))  # the same expression as in `decode`, to the last bit
 
     def weigh(self, delta: float, more: float, at: int) -> None:
         """Count an outcome.
@@ -135,5 +135,5 @@ class Guard:
 
 
 def corrected(g: float, q: float, baseline: float) -> float:
-    """Return how a revision changes δ, log loss of the baseline minus that of q; ``g``: old label minus new."""
+    """Return how a revision changes δ, the log loss of the baseline minus that of q; ``g``: old label minus new."""
     return -g * (math.log(q / baseline) - math.log((1.0 - q) / (1.0 - baseline)))

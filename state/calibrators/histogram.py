@@ -17,7 +17,7 @@ _HEAD: Final = Struct("<QI")
 _COUNTED: Final = Struct("<HQQ")
 _WEIGHED: Final = Struct("<Hdd")
 
-#: Bins of logit spacing reach from here to 1 minus it. Forecasts below it share the first bin.
+#: Bins of logit spacing reach from here to 1 minus this. Forecasts below it share the first bin.
 EDGE: Final = 1e-4
 BINS: Final = 30
 
@@ -32,7 +32,7 @@ class Histogram(Calibrator):
 
     Notes
     -----
-    Of bin j the state holds n outcomes, s of them 1. A forecast p in it is served
+    For bin j the state holds n outcomes, s of them 1. A forecast p in it is served
 
         (s + κ p) / (n + κ),   κ = `SHRINK`,
 
@@ -58,9 +58,9 @@ class Histogram(Calibrator):
     """
 
     name: ClassVar[str] = "histogram"
-    #: κ, the outcomes that the forecast counts for. Brier score of 20,000 events with 1, 3, 10, 30: .1750, .1748,
-    #: .1747, .1748 where a straight map is right (logit spacing); .1770, .1772, .1785, .1826 where the map goes up and
-    #: down (uniform).
+    #: κ, the number of outcomes that the forecast counts as. Brier score of 20,000 events with 1, 3, 10, 30: .1750,
+    #: .1748, .1747, .1748 where a straight map is right (logit spacing); .1770, .1772, .1785, .1826 where the map goes
+    #: up and down (uniform).
     SHRINK: ClassVar[float] = 3.0
     options: ClassVar[dict[str, Option]] = {
         "bins": integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),

@@ -1,4 +1,4 @@
-"""An isotonic regression of outcomes on log-odds: in bins that forget, so that it follows a risk in steps."""
+"""An isotonic regression of outcomes on log-odds, in bins that forget: it can follow risks that rise in steps."""
 
 import math
 from array import array
@@ -14,16 +14,16 @@ from state.calibrators.logistic import P_CLIP
 LOW: Final = -6.0
 WIDTH: Final = 0.125
 BINS: Final = 96
-#: Labels that the prior counts for in every bin.
+#: The number of labels that the prior counts as in every bin.
 PRIOR: Final = 2.0
-#: First weight of the answer that it stands beside. With .9, honest forecasts of games, whose outcomes are not told
-#: apart, lose 3.5 % log loss in place of .7 %; with .98 mails gain .8 % more.
+#: First weight of the smooth answer beside it. With .9, honest forecasts of games, whose outcomes are not told apart,
+#: lose 3.5 % log loss in place of .7 %; with .98, mails gain .8 % more.
 WEIGHT: Final = 0.99
-#: Labels before the first fit, and from one fit to the next.
+#: Labels before the first fit, and between later fits.
 FIRST: Final = 16
 EVERY: Final = 32
-#: Information in a bin after which a label counts half; and lags, if that is more. So the last labels of a file do not
-#: outweigh the first, and waves are not followed too late.
+#: Information in a bin after which a label counts half; `LAGS` lags, if that is more. So the last labels of a file do
+#: not outweigh the first, and waves are not followed too late.
 HALFLIFE: Final = 6.0
 LAGS: Final = 0.3
 
@@ -41,10 +41,10 @@ class Isotonic:
 
     Notes
     -----
-    It stands beside a smooth answer, and `Guard` mixes both: on any sequence of prompt outcomes the mixture is never
-    worse than that by more than .01 nats or .006 standard errors. It is charged for what it had answered when the
-    forecast was issued. Else it would be trusted for following what late outcomes tell too late: waves are then served
-    up to .4 % worse, and all risks 7 to 11 % too low long after a broken model was mended.
+    `Guard` mixes it with a smooth answer: on any sequence of prompt outcomes the mixture is never worse than the smooth
+    answer by more than .01 nats or .006 standard errors. It is judged by what it answered when the forecast was issued.
+    Otherwise it would gain trust by following late outcomes: waves are then served up to .4 % worse, and all risks 7 to
+    11 % too low long after a broken model was mended.
 
     Each bin has n labels and k ones, `PRIOR` of them as q says. A label y that counts for a part is
 
@@ -87,13 +87,13 @@ class Isotonic:
         return left + (x - i) * (self._values[i + 1] - left)
 
     def bends(self) -> list[float]:
-        """Return the log-odds at which it bends."""
+        """Return the log-odds at which the function bends."""
         values = self._values
         ends = [(max(i - 1, 0), min(i + 1, BINS - 1)) for i in range(BINS)]
         return [LOW + (i + 0.5) * WIDTH for i, (left, right) in enumerate(ends) if values[left] != values[right]]
 
     def mixed(self, q: float, pooled: float) -> float:
-        """Return the mixture of q and the answer of `at`; q if that answer is 0."""
+        """Return the mixture of q and ``pooled``, the answer of `at`; q alone if ``pooled`` is 0."""
         w = self._guard.weight
         return w * q + (1.0 - w) * pooled if pooled else q
 
@@ -103,7 +103,7 @@ class Isotonic:
         """Learn an outcome, 0 or 1, that counts for a part.
 
         ``q``: what the map would answer today.
-        ``smooth``: the same, mixed with the raw forecast. The weight in `mixed` says how much better it is than `at`.
+        ``smooth``: q mixed with the raw forecast. The weight in `mixed` says how much better this is than `at`.
         ``pooled``: the answer of `at` when the forecast was issued. If it is 0, the weight stays as it is.
         ``lag``: information learnt between forecast and outcome.
         ``at``: record time of the label, as in `Guard`.
@@ -124,14 +124,14 @@ class Isotonic:
             self._fit()
 
     def revise(self, z: float, q: float, pooled: float, g: float) -> None:
-        """Move ones of a bin by a revision; g is the old label minus the new one, ``pooled`` as in `learn`."""
+        """Move ones of a bin by a revision. g is the old label minus the new one; ``pooled`` as in `learn`."""
         if pooled:
             self._guard.correct(corrected(g, pooled, q), 0.0)
         i = _bin(z)
         self._ones[i] = min(max(self._ones[i] - g, 0.0), self._labels[i])
 
     def _fit(self) -> None:
-        """Pool adjacent violators. A bin without labels has the value of the nearest one with some."""
+        """Pool adjacent violators. A bin without labels gets the value of the nearest bin with labels."""
         means, weights, sizes = [0.0] * BINS, [0.0] * BINS, [0] * BINS
         blocks, empty = 0, 0
         for n, ones in zip(self._labels, self._ones, strict=True):

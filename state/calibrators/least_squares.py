@@ -10,8 +10,8 @@ from state.calibrators.base import require_length
 
 _HEAD = Struct("<QId")
 
-#: Rounds after which the inverse is computed anew. With 19 coordinates, two of them equal to within 1e-3, so many
-#: rank-one steps leave A times its inverse within 1e-9 of the identity; a million leave it within 1e-8.
+#: Rounds after which the inverse is computed anew. With 19 coordinates, two of them equal within 1e-3, so many rank-one
+#: steps leave A times its inverse within 1e-9 of the identity; a million leave it within 1e-8.
 REBUILD = 100_000
 
 
@@ -60,7 +60,7 @@ class LeastSquares:
     def __init__(self, size: int, prior: int | None = None) -> None:
         #: Rounds.
         self.learnt = 0
-        #: ln det A = Σ ln(1 + q), q = f'A^-1 f with the A before the round.
+        #: ln det A = Σ ln(1 + q), q = f'A^-1 f, with A as it was before the round.
         self.log_det = 0.0
         pair = np.stack([np.eye(size + 1), -np.eye(size + 1)])
         pair[1, 0, 0] = 0.0
@@ -78,7 +78,7 @@ class LeastSquares:
         self._both = np.zeros((2, pair.shape[1]))
         self._column, self._row = self._both[:, :, None], self._both[:, None, :]
         self._outer = np.empty_like(pair)
-        #: Input of a round, (-y, f), shape (n + 1,): write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
+        #: Input of a round: (-y, f), shape (n + 1,); write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
         self.z: Floats = self._both[0]
         self._g: Floats = self._both[1]
         self.z[1] = 1.0
@@ -96,7 +96,7 @@ class LeastSquares:
         return -self._pair[0, 0, 1:]
 
     def loss_of(self, prior: int) -> float:
-        """Return Σ (f_i - y)², the loss of weight 1 on coordinate i = ``prior``; the sums must have this prior."""
+        """Return Σ (f_i - y)², the loss of weight 1 on coordinate i = ``prior``, with which the sums were made."""
         sums, i = self._pair[0], prior + 1
         return float(sums[i, i] + 2.0 * sums[0, i] + sums[0, 0]) - 1.0
 
@@ -123,7 +123,7 @@ class LeastSquares:
         self.learnt += 1
 
     def _moved(self) -> float:
-        """Let g be N z, and return q = -g·z."""
+        """Set g to N z, and return q = -g·z."""
         np.multiply(self._swept, self._column[0], out=self._outer[0])
         np.add.reduce(self._outer[0], axis=0, out=self._g)
         return -_inner(self._g, self.z)

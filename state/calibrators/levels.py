@@ -1,4 +1,4 @@
-"""The levels that `Quantile` plays: their chain, which never crosses, and their scale of log-odds."""
+"""The levels that `Quantile` plays: a chain that keeps them from crossing, and a scale of log-odds."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ FIRST = log_odds(TAIL)
 
 
 def sigmoid(s: float) -> float:
-    """Return 1 / (1 + exp(-s)), infinite beyond the log-odds of `TAIL`."""
+    """Return 1 / (1 + exp(-s)), or ±infinity beyond the log-odds of `TAIL`."""
     if s < FIRST:
         return -math.inf
     if s > -FIRST:

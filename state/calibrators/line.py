@@ -10,12 +10,12 @@ class Line:
 
     ``start``: the first slope. The first offset is 0.
     ``low, high``: limits of the slope.
-    ``in_slope, in_offset``: information that the start counts for, in slope and in offset.
+    ``in_slope, in_offset``: weight of the start, as information, in slope and in offset.
     ``far``: largest distance of the offset from 0.
 
     Notes
     -----
-    A step for a gradient g at x, with the outcome's curvature h and the share λ that fades:
+    The step for a gradient g at x, with the outcome's curvature h and the share λ that is forgotten:
 
         A <- (1 - λ) A + λ P + h (x, 1)(x, 1)',   (a, b) <- (a, b) - A^-1 (g (x, 1) + λ P (a - start, b)),
 
@@ -47,13 +47,13 @@ class Line:
         self.move(da, db)
 
     def curve(self, x: float, more: float) -> None:
-        """Add to the curvature at x."""
+        """Add ``more`` to the curvature at x."""
         self.aa += more * x * x
         self.ab += more * x
         self.bb += more
 
     def move(self, da: float, db: float) -> None:
-        """Subtract from slope and offset, then project them back within their limits."""
+        """Subtract these from slope and offset, then project both back within their limits."""
         low, high, far = self._low, self._high, self._far
         a, b = self.a - da, self.b - db
         self.a = low if a < low else high if a > high else a  # noqa: FURB136 - calls are dear

@@ -1,4 +1,4 @@
-"""The shift and scale that a law gets before its levels are recalibrated, learnt from the last outcomes."""
+"""The shift and scale of a law before its levels are recalibrated, learnt from the last outcomes."""
 
 import math
 from bisect import bisect_left, insort
@@ -12,14 +12,14 @@ from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
 from state.quick import floats
 
-#: Outcomes that shift and scale are learnt from, and the fewest. With 500, windows after a change are a third worse;
+#: How many last outcomes teach shift and scale; and the fewest. With 500, windows after a change are a third worse;
 #: losses are within .3 % of each other (`docs/explanation/calibrators.md`).
 WINDOW, FEWEST = 250, 20
-#: Share of the newest outcome in the fast place.
+#: Weight of the newest outcome in the fast place.
 FAST = 0.3
-#: Weights before there is evidence: of the raw, the slow and the fast place.
+#: Weights of the raw, the slow and the fast place before there is evidence.
 PRIOR = (0.9, 0.05, 0.05)
-#: Largest η, used at small losses; and the most evidence that is kept against a place that is far behind, in nats.
+#: Largest η, used at small losses; and the most evidence kept against a place that is far behind, in nats.
 STEEP, KEPT = 4.0, 12.0
 #: Scores, losses and scales are cut to these.
 FAR, MOST_LOSS, LEAST_SCALE, MOST_SCALE = 1e6, 10.0, 1e-3, 1e3
@@ -30,7 +30,7 @@ EVIDENCE = (0.1, 0.5, 0.9)
 
 
 class Place(NamedTuple):
-    """A place of a law X: that of ``shift + scale X``, in units of the law (median 0, spread 1)."""
+    """Moves a law X to ``shift + scale X``, in units of the law (median 0, spread 1)."""
 
     shift: float
     scale: float
@@ -40,14 +40,14 @@ RAW_PLACE = Place(0.0, 1.0)
 
 
 class Units(NamedTuple):
-    """Median and spread of a law. The spread adds the widths of the central 50 and 80 % intervals; 0: not moved."""
+    """Median and spread of a law. The spread adds the widths of the central 50 and 80 % intervals; 0: never moved."""
 
     median: float
     spread: float
 
 
 class LocationScale:
-    """Three places of a law, raw, slow and fast, and their mixture, weighted by evidence.
+    """Three places of a law (raw, slow, fast) and their mixture, weighted by evidence.
 
     Notes
     -----
@@ -57,8 +57,9 @@ class LocationScale:
     mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was issued*.
 
     The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. L_k is the pinball
-    loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the least of the three. V is the
-    sum over events of the variance of the three losses, under the weights at that time. The weights are proportional to
+    loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the smallest of the three. V is
+    the sum over events of the variance of the three losses, under the weights at that time. The weights are
+    proportional to
 
         ρ_k exp(-η L_k) / s_k,  η = min(`STEEP`, 2 / sqrt(V N)),  s_k = sqrt(N), and 1 for the raw place,
 
@@ -163,7 +164,7 @@ class Mixture:
         self.weights, self.variance, self._losses = list(prior), 0.0, [0.0] * len(prior)
 
     def weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
-        """Add the losses of the issued places, in units of the spread of the first."""
+        """Add the losses of the issued places, in units of the first place's spread."""
         losses = [
             sum(pinball(p, score - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places
         ]
@@ -174,7 +175,7 @@ class Mixture:
         self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
 
     def mix(self, eta: float, doubt: float = 1.0) -> list[float]:
-        """Return the weights proportional to ρ exp(-η L), of all but the first divided by a doubt, at least 1."""
+        """Return the weights proportional to ρ exp(-η L). All except the first are divided by a doubt, at least 1."""
         least = min(self._losses)
         self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
         weights = [rho * math.exp(-eta * loss) for rho, loss in zip(self._prior, self._losses, strict=True)]
@@ -188,7 +189,7 @@ class Mixture:
         return [self.variance, *self._losses, *self.weights]
 
     def take(self, numbers: Sequence[float]) -> Sequence[float]:
-        """Load the leading numbers, as `numbers` returned them; return the rest."""
+        """Load the first of these numbers, as `numbers` returned them; return the rest."""
         k = len(self._prior)
         self.variance, *rest = numbers
         self._losses, self.weights = rest[:k], rest[k : 2 * k]
@@ -206,21 +207,21 @@ class LastNumbers:
         return len(self._sorted)
 
     def add(self, number: float) -> None:
-        """Add a number; drop the oldest of more than `WINDOW`."""
+        """Add a number; drop the oldest if there are more than `WINDOW`."""
         self._numbers.append(number)
         insort(self._sorted, number)
         if len(self._sorted) > WINDOW:
             del self._sorted[bisect_left(self._sorted, self._numbers.popleft())]
 
     def quantile(self, level: float) -> float:
-        """Return an empirical quantile of at least one number, linear between neighbours."""
+        """Return an empirical quantile, linear between neighbours. There must be at least one number."""
         position = level * (len(self._sorted) - 1)
         i = int(position)
         low = self._sorted[i]
         return low if position == i else low + (position - i) * (self._sorted[i + 1] - low)
 
     def spread(self) -> float:
-        """Return the widths of the central 50 and 80 % intervals, added; from `LEAST_SCALE` to `MOST_SCALE`."""
+        """Return the sum of the widths of the central 50 and 80 % intervals, within `LEAST_SCALE` and `MOST_SCALE`."""
         quantile = self.quantile
         width = quantile(0.75) - quantile(0.25) + quantile(0.9) - quantile(0.1)
         return min(max(width, LEAST_SCALE), MOST_SCALE)
@@ -243,7 +244,7 @@ def units(law: Law) -> Units:
 
 
 def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
-    """Return c and d, where a law X at this place is c + d X; 0 and 1 if the law is not moved."""
+    """Return c and d such that c + d X is the law X at this place; 0 and 1 if the law is not moved."""
     shift, scale = place[0], place[1]
     median, spread = of
     return (median * (1.0 - scale) + shift * spread, scale) if spread else (0.0, 1.0)
@@ -251,7 +252,7 @@ def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
 
 #: Spread of a standard normal law.
 _NORMAL = 2.0 * (NormalDist().inv_cdf(0.75) + NormalDist().inv_cdf(0.9))
-#: Least and largest spread that is divided by.
+#: Least and largest spread that may be divided by.
 _LEAST = 1e-50
 
 

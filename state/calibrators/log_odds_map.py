@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.logistic import P_CLIP, sigmoid
 
-#: Square roots of 1 / λ. λ is the information, Σ q(1 - q), that the start counts for: 4 for the constant, 10 for each
+#: Square roots of 1 / λ. λ is the weight of the start, as information Σ q(1 - q): 4 for the constant, 10 for each
 #: feature, 160 for the slope, because log-odds of rare events are about 5.
 CONSTANT, FEATURE, SLOPE = math.sqrt(1 / 4), math.sqrt(1 / 10), math.sqrt(1 / 160)
 

@@ -1,4 +1,4 @@
-"""Shared by logistic maps: the clip of forecasts, the link, and the ball in which their parameters stay."""
+"""Shared by logistic maps: the clip of forecasts, the link function, and the ball in which parameters stay."""
 
 import math
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from typing import Final
 from state.calibrators.options import integer
 from state.odds import log_odds
 
-#: Forecasts and answers are clipped to [1e-6, 1 - 1e-6]. Log-odds of 0 and 1 are infinite. Clipped they stay below
-#: 13.82, so that one certain and wrong forecast cannot fix the slope alone.
+#: Forecasts and answers are clipped to [1e-6, 1 - 1e-6]. Log-odds of 0 and 1 are infinite. Clipped, they stay below
+#: 13.82, so that one certain but wrong forecast cannot fix the slope alone.
 P_CLIP: Final = 1e-6
 #: Parameters stay within this distance of the identity map. A slope of 11 turns .6 into .99; an intercept of 10 turns
-#: 1e-5 into .2. On separable data a map would go beyond without end.
+#: 1e-5 into .2. On separable data the parameters would otherwise grow without end.
 RADIUS: Final = 10.0
 #: A step is 1/GAMMA Newton steps (Gupta & Ramdas use .1), so the map forgets as it learns, and follows drift.
 GAMMA: Final = 0.1
 #: Curvature before the first outcome. With .0025, as theory suggests for a ball of 100, the first steps overshoot, and
 #: after 40,000 events the slope is still 56 (ECE .27; with 10 it is .0036).
 CURVATURE: Final = 10.0
-#: Outcomes after which the curvature of one has halved.
+#: Outcomes after which the curvature of an outcome has halved.
 HALFLIFE: Final = 5000
 
 _LN2: Final = math.log(2.0)
@@ -28,7 +28,7 @@ OPTION: Final = integer(HALFLIFE, 0, 10**9, "outcomes after which one counts hal
 
 
 def kept(halflife: int) -> float:
-    """Return the factor by which an outcome's weight shrinks with each later one; 1 for 0, which never forgets.
+    """Return the factor by which each later outcome shrinks an outcome's weight; 1 for a halflife of 0 (never forget).
 
     Examples
     --------
@@ -53,7 +53,7 @@ def lacking(q: float, y: float) -> float:
 
 
 def more_curved(q: float, was: float, y: float) -> float:
-    """Return the growth of (q - y)² from the old label to the new one, at least 0."""
+    """Return how much (q - y)² grows from the old label to the new one, at least 0."""
     return max((q - y) ** 2 - (q - was) ** 2, 0.0)
 
 
@@ -68,10 +68,10 @@ def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float =
 
 
 def proximal(v: float, reach: float, y: float) -> float:
-    """Return the w at which w = v + reach (y - s(w)): where a step from log-odds v ends, by the gradient of its end.
+    """Return the w with w = v + reach (y - s(w)): where a step from log-odds v ends if it uses the gradient at its end.
 
-    A step by the gradient of its beginning may lead far beyond what an outcome supports: of a one at log-odds of -14 up
-    to +14. This one does not, whatever ``reach`` is.
+    A step by the gradient at its beginning may go far beyond what an outcome supports: a one at log-odds of -14 may
+    move them up to +14. This step does not, whatever ``reach`` is.
     """
     low, high = (v, v + reach) if y > 0.5 else (v - reach, v)
     w = v
@@ -99,7 +99,7 @@ def share_step(
     The update is a Newton step on the log loss.
 
     ``share, held``: k and its curvature before.
-    ``prior``: information that k = 0 counts for.
+    ``prior``: weight of k = 0, as information.
     ``v, r``: log-odds without the correction, and the correction, both as issued.
     ``halflife``: information after which an outcome counts half.
     """
@@ -114,8 +114,8 @@ def share_step(
 def project(curvature: Sequence[Sequence[float]], away: Sequence[float]) -> list[float]:
     """Return the point of the ball of `RADIUS` around 0 that is nearest to ``away`` in the norm of the curvature.
 
-    It is (A + m)^-1 A away, with the multiplier m that makes its length the radius. Newton's iteration on 1/length
-    finds m from below.
+    The point is (A + m)^-1 A away, with the multiplier m that makes its length the radius. Newton's iteration on
+    1/length finds m from below.
 
     ``curvature``: A, symmetric and positive definite, shape (n, n).
     ``away``: a point outside the ball, shape (n,).

@@ -11,11 +11,12 @@ from state.calibrators.options import Option, integer, text
 from state.forecasts import Classwise, Probs
 from state.quick import new
 
-#: Default calibrator of each class: it leaves right forecasts as they are (`docs/explanation/classes-and-numbers.md`).
+#: Default calibrator of each class: it leaves forecasts that are right as they are
+#: (`docs/explanation/classes-and-numbers.md`).
 EACH = "prudent+certified"
 #: Default number of classes.
 CLASSES = 3
-#: Most classes: the default's state takes up to 13 kB a class without segments, and Kafka's records at most 1 MB.
+#: The most classes: the default's state takes up to 13 kB per class without segments, and a Kafka record at most 1 MB.
 MOST = 100
 
 
@@ -27,7 +28,7 @@ class Multiclass(Recalibrator):
     classes is that of the served probabilities.
 
     ``parts``: one calibrator per class, each with its own key for draws: ``make("multiclass", classes=3,
-    each="platt+minimax")``. Options of the parts are further arguments.
+    each="platt+minimax")``. Further arguments are options of the parts.
 
     Notes
     -----

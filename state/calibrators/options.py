@@ -17,7 +17,7 @@ class Option(NamedTuple):
     allowed: str
     #: What the option does, in one line.
     meaning: str
-    #: Returns whether a value is allowed.
+    #: Whether a value is allowed.
     takes: Callable[[object], bool]
 
 
@@ -60,7 +60,7 @@ def text(default: str, meaning: str) -> Option:
 def increasing(most: int, meaning: str, least: int = 0) -> Option:
     """Return an option that takes numbers that increase strictly, all between 0 and 1.
 
-    The default is an empty list; otherwise there are from ``least`` to ``most`` numbers.
+    The default is an empty list; any other list has ``least`` to ``most`` numbers.
     """
 
     def takes(value: object) -> bool:

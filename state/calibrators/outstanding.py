@@ -7,16 +7,16 @@ BLOCKS = 32
 
 
 class Outstanding:
-    """Counts of outcomes by the time at which their ticket was issued.
+    """Counts of outcomes by when their ticket was issued.
 
-    ``blocks``: stored counts, as in the attribute.
+    ``blocks``: stored counts, see the attribute.
 
     Notes
     -----
-    A ticket says r, the outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So A(w) - w
-    forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest A(w) - w
-    over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has doubled.
-    The order of outcomes does not matter.
+    A ticket holds r, the number of outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So
+    A(w) - w forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest
+    A(w) - w over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has
+    doubled. The order of outcomes does not matter.
     """
 
     def __init__(self, blocks: Sequence[int] = (0,) * BLOCKS) -> None:

@@ -22,24 +22,24 @@ from state.calibrators.location_scale import (
 from state.forecasts import Law
 from state.quick import floats
 
-#: Weights before there is evidence: of the place without segments, with shifts, with scales, with both.
+#: Weights before there is evidence, of the place without segments, with shifts, with scales, with both.
 PRIOR = (0.9, 0.04, 0.02, 0.04)  # not Final: mypyc finds such a tuple unset when it is passed on
-#: Outcomes that 0 counts for: in a shift, in the logarithm of a scale.
+#: Outcomes that the first value, 0, counts as: in a shift, and in the logarithm of a scale.
 IN_SHIFT: Final = 10.0
 IN_SCALE: Final = 20.0
-#: The slot's own outcomes after which one counts half.
+#: Outcomes of a slot after which one counts half.
 LASTING: Final = 1000.0
 #: Information on the logarithm of a scale in one outcome of a normal law: 1 / var(|X| / E|X|) = 1 / (π / 2 - 1).
 INFORMS: Final = 1.0 / (0.5 * math.pi - 1.0)
-#: An outcome is cut to this many mean distances in a shift, and to this many in a scale.
+#: Outcomes are cut to so many mean distances: in a shift, and in a scale.
 CUT: Final = 4.0
 CUT_SCALE: Final = 3.0
 #: Shifts and logarithms of scales are cut to these.
 FARTHEST: Final = 1e3
 WIDE: Final = 2.0
-#: Mean distance to the median of a normal law whose spread is 1; the start of a stream.
+#: Mean distance from the median of a normal law whose spread is 1; a stream starts with it.
 USUAL: Final = 0.2
-#: Least mean distance that is divided by.
+#: Least mean distance that may be divided by.
 NEAREST: Final = 1e-6
 #: The row of a new slot.
 _FRESH = (0.0, IN_SHIFT, 0.0, IN_SCALE)
@@ -76,7 +76,7 @@ class PlaceBySegment:
     of the last `WINDOW` scores after shift and scale. Their median and spread, compared with those of the scores
     themselves, correct the place. So segments without effect change nothing, a skewed law is not taken for a shift, and
     where segments explain a part of the spread, the law is narrower. But the median of residuals is that of an average
-    *value* of a segment, and the whole lies where most *events* do. So the correction is shrunk for an event whose
+    *value* of a segment, and the whole stream lies where most *events* do. So the correction shrinks for an event whose
     slots have little evidence: with u_g = P / H_g, by 1 - mean u_g² for medians and by 1 - mean u_g for squared
     spreads. Without evidence nothing is moved. (With 1 - mean u_g for both, segments without effect cost more.)
 
@@ -113,7 +113,7 @@ class PlaceBySegment:
         self._mixture = Mixture(PRIOR)
         # Running mean of the scores minus shifts, and of their distances minus scales.
         self._mean, self._away = 0.0, USUAL
-        # The last scores, and their residuals after shift, after scale, after both.
+        # The last scores, and their residuals after shifts, after scales, after both.
         self._left = LastNumbers(), LastNumbers(), LastNumbers(), LastNumbers()
 
     def place(self, mixed: Place, groups: tuple[int, ...]) -> tuple[Place, bytes]:
@@ -144,7 +144,7 @@ class PlaceBySegment:
     def _within(
         self, mixed: Place, shift: float, scale: float, left: LastNumbers, unknown: float, unmoved: float
     ) -> Place:
-        """Return the corrected place; with less evidence it is nearer to ``mixed``, the place without segments."""
+        """Return the corrected place. With little evidence it is near ``mixed``, the place without segments."""
         if self._learnt < FEWEST:
             return mixed
         share = self._learnt / (self._learnt + FEWEST)

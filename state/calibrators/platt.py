@@ -31,8 +31,8 @@ class Platt(Calibrator):
     map follows drift even after years. On steady forecasts that costs .0001 Brier (20,000 events, halflife 5000); on
     seasons, switches and ramps it gains up to .0076.
 
-    g is taken at *today's* a and b for the ticket's z, not at the issued p. With late labels, all errors of one delay
-    ask for the same correction, and each would get it in full. At today's parameters the map learns as from an
+    g is taken at *today's* a and b for the ticket's z, not at the issued p. With late labels, all errors within one
+    delay ask for the same correction, and each would get it in full. At today's parameters the map learns as from an
     undelayed stream in order of arrival. Brier score of 20,000 steady forecasts, twice too confident, with 2,000
     outstanding: .1760 with today's parameters; .3480 with g at the issued p; .1889 with this g divided by 1 plus the
     outcomes learnt since the issue.
@@ -92,9 +92,9 @@ class Platt(Calibrator):
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Take one Newton step by the difference of the gradients at both labels; y in [0, 1].
 
-        The curvature grows by the growth of the squared gradient, at today's parameters. There is one step, not the 1 /
-        GAMMA of `update`: most of those are forgotten when a revision comes, and many zeros revised to ones would end
-        at p = 1.
+        The curvature grows by the growth of the squared gradient, at today's parameters. It takes one step, not the 1 /
+        GAMMA steps of `update`. Most of those are forgotten when a revision comes, and many zeros revised to ones would
+        end at p = 1.
         """
         require_probability(y)
         z, _ = _TICKET.unpack(ticket)

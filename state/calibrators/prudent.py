@@ -12,18 +12,18 @@ from state.calibrators.options import Option
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
 from state.quick import BYTES, new
 
-#: Outcomes after which draws begin even without evidence for `TwoSpeed`: an adversary may answer with ones alone as
-#: long as .5 is served.
+#: Outcomes after which draws begin even without evidence for `TwoSpeed`: as long as .5 is served, an adversary may
+#: answer with ones alone.
 DRAWN: Final = 150
-#: Buckets of the draws' forecasts, which `TwoSpeed` has calibrated already. With 1, 4, 16: worst ℓ1 of six adversaries
+#: Buckets for the draws' forecasts, which `TwoSpeed` has calibrated already. With 1, 4, 16: worst ℓ1 of six adversaries
 #: of 20,000 .028, .031, .042; bound after the flights, if they were prompt, .030, .029, .031; Brier score of the draws
 #: there .1632, .1631, .1629.
 BUCKETS: Final = 4
 
-#: First byte of a ticket: the number of slots, and whether there is a draw.
+#: First byte of a ticket: the number of slots, plus a flag for a draw.
 _SLOTS: Final = 127
 _DRAWN: Final = 128
-#: Bytes in a ticket: of `BySegment`, and of the drawn point.
+#: Bytes in a ticket for `BySegment`, and for the drawn point.
 _BY_SEGMENT: Final = 16
 _PLAYED: Final = 4
 _LENGTH: Final = Struct("<I")
@@ -43,13 +43,13 @@ class Prudent(Calibrator):
     ``p``. Over the drawn rounds, the theorem of `GroupRegret` holds on any sequence of outcomes that does not see the
     draw, for the whole stream and for every segment.
 
-    Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted. So no later draw
-    compensates for the errors of that time. Segments are not used before `TwoSpeed` settles. Error and bound are those
+    Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted. So later draws do not
+    compensate for the errors of that time. Segments are not used before `TwoSpeed` settles. Error and bound are those
     of the draws, over the drawn rounds.
 
     Ticket: the number of slots, 128 more where a draw was drawn (u8), that of `TwoSpeed`, the first four numbers of
     that of `BySegment` if it was used, bucket and point of the draw if there was one, the slots (u16 each). Bytes:
-    those of `TwoSpeed`, always as many, the number of those of `BySegment` (u32), these, those of `GroupRegret`.
+    those of `TwoSpeed` (a fixed number), the number of those of `BySegment` (u32), these, those of `GroupRegret`.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Prudent(Calibrator):
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the answer, and a draw from the points around it; see `Calibrator.predict`.
 
-        ``groups``: the event's slots, see `BySegment.answer`; none of a stream without segments.
+        ``groups``: the event's slots, see `BySegment.answer`; empty without segments.
         """
         p, _, ticket = self._map.predict(p)
         many = len(groups)
@@ -105,7 +105,7 @@ class Prudent(Calibrator):
         return self._map.breaks()
 
     def parts(self) -> tuple[TwoSpeed, BySegment | None]:
-        """Return the map, and the corrections by segment that ``p`` uses; None while it uses none."""
+        """Return the map, and the corrections by segment that ``p`` uses, or None while it uses none."""
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED
         return self._map, self._segments if settled else None
 
@@ -167,7 +167,7 @@ class Prudent(Calibrator):
         return self._drawn.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the draws' error; all delays may be of drawn outcomes."""
+        """Return the bound on the draws' error. All delays count as those of drawn outcomes."""
         drawn = self._drawn.learnt
         return self._drawn.bound(self._delay(outstanding)) if drawn else None
 

@@ -22,11 +22,12 @@ from state.quick import new
 
 #: Default levels: the median, and the central intervals of 50, 80 and 90 %.
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-#: η: .74 % more pinball loss than forecasts that are right. With .02 it is .58 %, and windows of 500 are a tenth worse;
-#: with .04 it is 1.1 %. On real series the loss is the same or less (`docs/explanation/classes-and-numbers.md`).
+#: η. It costs .74 % more pinball loss than forecasts that are right. With .02 the cost is .58 %, and windows of 500 are
+#: a tenth worse; with .04 it is 1.1 %. On real series the loss is the same or less
+#: (`docs/explanation/classes-and-numbers.md`).
 RATE = 0.025
-#: A step is at most this divided by the largest delay in outcomes. .5 learns a little sooner, and costs twice as much
-#: where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
+#: A step is at most this, divided by the number of outstanding outcomes. With .5 it learns a little sooner, and costs
+#: twice as much where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
 STEADY = 0.25
 #: This many outstanding forecasts add as much noise to the evidence about places as one outcome.
 OVERLAP = 10.0
@@ -43,15 +44,16 @@ _HEADS = [bytes((length,)) for length in range(256)]
 
 
 class Quantile(Recalibrator):
-    """Serve the quantile of another level: the one that has covered the outcome as often as the level promises.
+    """Serve the quantile of another level: of the one that has covered outcomes as often as the wanted level promises.
 
     Before that, the law is moved by a shift and a scale learnt from the last outcomes, once there is evidence for them.
 
-    ``levels``: p_1 < ... < p_m, at least two: what is served, whatever levels the raw forecast gives. None: `LEVELS`.
+    ``levels``: p_1 < ... < p_m, at least two. They are served whatever levels the raw forecast has. None: `LEVELS`.
     ``rate``: η, the largest step. Where outcomes come late, the step taken is smaller, see the notes.
-    ``link``: ``identity``, the paper's, steps in the level itself; ``logit`` in its log-odds, where a level of .005
-      takes steps of its own size and does not fall below 0.
-    ``low, high``: the range of the quantity; served quantiles are clamped to it. At its defaults it is not declared.
+    ``link``: ``identity`` (as in the paper) steps in the level itself; ``logit`` steps in its log-odds, so that a level
+    of .005 takes small steps and does not fall below 0.
+    ``low, high``: the range of the quantity; served quantiles are clamped to it. With the defaults no range is
+    declared.
     ``name, seed``: key the draws.
 
     Notes
@@ -66,8 +68,8 @@ class Quantile(Recalibrator):
     outcomes carry nearly the same evidence. Let ρ be the correlation of successive outcomes in whether the anchor
     covers them, with `APART` independent ones added. Normal variables with correlation r = sin(π ρ / 2) have this ρ. If
     each depends only on the one before it, the variance of their sum is ``C = (1 + r) / (1 - r)`` times that of
-    independent ones. C is cut to 1 at least and 1 + 2 D at most; it is that for sums of D + 1 steps. So it is 1 where
-    outcomes are prompt, and nearly 1 where they are late and independent. The noise N of `LocationScale` is
+    independent ones. C is cut to [1, 1 + 2 D]; the upper limit is C of sums of D + 1 steps. So C is 1 where outcomes
+    are prompt, and nearly 1 where they are late and independent. The noise N of `LocationScale` is
     ``max(1 + D / OVERLAP, C)``.
 
     What is *played* is a chain from the anchor a, the level nearest the median:
@@ -155,10 +157,10 @@ class Quantile(Recalibrator):
         self._ticket = Struct(f"<QQ{m}d")
         self._state = Struct(f"<HHQQQd{m}d{m + 1 + BLOCKS}Q")
         self._place, self._segments = LocationScale(), PlaceBySegment()
-        #: Outcomes learnt whose answer had a level played at 0 or below, or at 1 or above.
+        #: Learnt outcomes whose answer had a level played at or below 0, or at or above 1.
         self._saturated = 0
-        #: For the anchor: successive outcomes that were both covered, whether it covered the last one, and the largest
-        #: C.
+        #: For the anchor: how often it covered two successive outcomes, whether it covered the last one, and the
+        #: largest C.
         self._pairs, self._last, self._most_alike = 0, 0, 1.0
         self._take([0] * (m + 1), [0] * BLOCKS)
 
@@ -177,7 +179,7 @@ class Quantile(Recalibrator):
         return self._awaited.most()
 
     def _alike(self, outstanding: int) -> float:
-        """Return C."""
+        """Return C at this D."""
         n, covered = self.learnt, sum(self._counts[: self._anchor + 1])
         if not 0 < covered < n:
             return 1.0
@@ -186,7 +188,7 @@ class Quantile(Recalibrator):
         return max((1.0 + r) / (1.0 - r), 1.0) if r * (outstanding + 1) < outstanding else 1.0 + 2.0 * outstanding
 
     def _step(self, outstanding: int, alike: float) -> float:
-        """Return the step for these D and C, on the scale of the link."""
+        """Return the step for D = ``outstanding`` and C = ``alike``, on the scale of the link."""
         return self._scale * min(self._rate / alike, STEADY / (1 + outstanding))
 
     def _played(self, outstanding: int, alike: float) -> tuple[float, ...]:
@@ -203,9 +205,9 @@ class Quantile(Recalibrator):
         key: bytes = b"",
         groups: tuple[int, ...] = (),
     ) -> Answer[Quantiles]:
-        """Serve the quantiles of the levels played. Nothing is drawn, so ``draw`` is the same.
+        """Serve the quantiles of the levels played. Nothing is random, so ``draw`` is the same.
 
-        ``groups`` are the event's slots, see `PlaceBySegment`; none if the stream has no segments.
+        ``groups``: the event's slots, see `PlaceBySegment`; empty without segments.
         """
         low, high = self._low, self._high
         ppf, play = p.ppf, self._play
@@ -228,7 +230,7 @@ class Quantile(Recalibrator):
         return new(Answer, (served, served, ticket + _HEADS[len(segments)] + segments + forecasts.encode(p)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Count which of the played levels cover an outcome, any finite number."""
+        """Count which of the played levels cover an outcome, which may be any finite number."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         issued = self._issued_by(ticket)
@@ -251,7 +253,7 @@ class Quantile(Recalibrator):
         self._play = self._played(outstanding, alike)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Move the outcome to the other number's place in the counts."""
+        """Move the outcome in the counts to the place of the new number."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         issued = self._issued_by(ticket)
@@ -309,7 +311,7 @@ class Quantile(Recalibrator):
         self._take(counts, blocks)
 
     def saturated(self) -> int:
-        """Return how many learnt answers had a level played at 0 or below, or at 1 or above."""
+        """Return how many learnt answers had a level played at or below 0, or at or above 1."""
         return self._saturated
 
     def coverage(self) -> list[float]:
@@ -327,7 +329,7 @@ class Quantile(Recalibrator):
         """Return the bound on `error`. It holds for any outcomes, even those of an adversary.
 
         ``outstanding``: the most forecasts that were outstanding at once while another was issued. The measured D is
-        used if it is larger.
+        used instead if it is larger.
 
         Notes
         -----
@@ -360,7 +362,7 @@ class Quantile(Recalibrator):
 
 
 class _Issued(NamedTuple):
-    """A ticket, unpacked: draw, outcomes learnt, levels played, places, segments' part, the raw law and its units."""
+    """An unpacked ticket: draw, outcomes learnt, levels played, places, segments' part, the raw law and its units."""
 
     draw: int
     version: int
@@ -372,7 +374,7 @@ class _Issued(NamedTuple):
 
 
 def _covering(issued: _Issued, y: float) -> int:
-    """Return the index of the first played level that covers an outcome; their number if none does."""
+    """Return the index of the first played level that covers an outcome; the number of levels if none does."""
     c, d = offset(served_at(issued.segments) if issued.segments else issued.places, issued.units)
     below, at = issued.law.cdf((y - c) / d)
     u = below + (at - below) * ((issued.draw + 0.5) / (1 << BITS))

@@ -1,4 +1,4 @@
-"""The registry of calibrators by name, and the making of one from its specification."""
+"""The registry of calibrators by name. It also makes them from their specifications."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -34,7 +34,7 @@ REGISTRY: dict[str, type[Any]] = {  # Any: each class has its own options as key
         TwoSpeed,
     )
 }
-#: Most parts of a composition. Each part adds to the ticket of every event.
+#: The most parts of a composition. Each part adds to the ticket of every event.
 PARTS = 4
 #: Calibrators of other kinds of forecast, which cannot be composed. ``kind`` names the record's field.
 VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
@@ -85,7 +85,7 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
     ``spec``: a name, or names in the order in which they answer: ``front+back``.
     ``name``: the stream. With ``seed`` it keys the draws.
     ``seed``: from 0 to 2**64 - 1.
-    ``options``: each goes to every part that has an option of that name.
+    ``options``: each is given to every part that has an option of that name.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _single(part: str, seed: int, options: Mapping[str, object]) -> Callable[[st
 
 
 def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[str, Any]:
-    """Return those of the options that are allowed here; check() proved their types."""
+    """Return the options that are allowed here; check() proved their types."""
     return {
         option: tuple(value) if isinstance(value, list) else value
         for option, value in options.items()
@@ -160,13 +160,13 @@ def _parts(spec: str) -> list[str]:
 
 
 def options_of(spec: str, options: Mapping[str, object]) -> dict[str, Option]:
-    """Return a calibrator's options by name, given the values of others; ValueError if the calibrator is unknown."""
+    """Return a calibrator's options by name, given the values of some; ValueError if the calibrator is unknown."""
     if spec not in VECTORS:
         return {name: option for part in _parts(spec) for name, option in REGISTRY[part].options.items()}
     own = VECTORS[spec].options
     each = options.get("each", EACH)
     if spec == Multiclass.name and isinstance(each, str):
-        _parts(each)  # the calibrator of each class is one of one probability
+        _parts(each)  # the calibrator of each class is one for a probability
         return own | options_of(each, {})
     return own
 

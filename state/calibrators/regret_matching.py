@@ -11,9 +11,9 @@ from state.calibrators.bucketed import BUCKETS, GRID, SPACING, CountingBuckets
 from state.calibrators.grid import Grid
 from state.calibrators.options import Option, number
 
-#: Chosen behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0; .004, .022,
-#: .043 with 2; .004, .018, .039 with 3. ℓ1 on the adversary of 20,000 is at most .013, .025, .031; the bound there with
-#: forecasts of .5 is .018, .026, .030.
+#: Chosen behind `Platt` on bank-full with outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0; .004,
+#: .022, .043 with 2; .004, .018, .039 with 3. ℓ1 on the adversary of 20,000 is at most .013, .025, .031; the bound
+#: there with forecasts of .5 is .018, .026, .030.
 NOISE: Final = 2.0
 
 
@@ -73,7 +73,7 @@ class RegretMatching(CountingBuckets):
         name: str = "",
         seed: int = 0,
     ) -> None:
-        # Named one by one: with `**options`, mypyc passes the whole dict as each option of a compiled `__init__`.
+        # Options are passed one by one: from `**options`, mypyc would pass the whole dict as each option.
         super().__init__(
             grid=grid,
             spacing=spacing,

@@ -1,4 +1,4 @@
-"""The last run of equal labels, and the maps before it: a map that follows a run seems to foresee it."""
+"""The last run of equal labels, and the maps as they were before it. A map that follows a run seems to foresee it."""
 
 import math
 from struct import Struct
@@ -8,7 +8,7 @@ from state.calibrators.guard import Guard
 from state.calibrators.line import Line
 from state.calibrators.two_scales import TwoScales, itself
 
-#: Surprise of a run, nats, beyond which its late labels are one fact.
+#: Surprise of a run, in nats, beyond which its late labels count as one fact.
 RUN: Final = 32.0
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
@@ -29,12 +29,12 @@ class Runs:
 
     def __init__(self) -> None:
         self._last, self._span = -1.0, 0
-        #: Surprise of the labels, and how far today's maps were ahead of those before the run, nats.
+        #: Surprise of the labels, and how far today's maps are ahead of those before the run, nats.
         self._surprise, self._lead = 0.0, 0.0
         self._before = (1.0, 0.0, 0.0, 1.0, 0.0)
 
     def note(self, y: float, span: int, slow: TwoScales, fast: Line) -> None:
-        """Note a label, and if it begins a run the maps, which have not learnt it."""
+        """Note a label. If it begins a run, also note the maps, which have not learnt it yet."""
         if y != self._last or span != self._span:
             self._last, self._span, self._surprise, self._lead = y, span, 0.0, 0.0
             self._before = (slow.a, slow.d, slow.b, fast.a, fast.b)
@@ -45,9 +45,9 @@ class Runs:
         return a * z + d * itself(z) + b, fast_a * z + fast_b
 
     def judged(self, y: float, q: float, was: float, part: float, guard: Guard) -> float:
-        """Return by which answer a late label is judged: today's, q, or that before an unlikely run.
+        """Return the answer by which a late label is judged: today's, q, or in an unlikely run that before it.
 
-        What the guard had credited today's maps with within a run is taken back once the run is unlikely.
+        Once a run is unlikely, the guard takes back the credit that it gave to today's maps within the run.
 
         ``part``: how much the label counts for, in [0, 1].
         """

@@ -5,13 +5,13 @@ from typing import Final
 from state.calibrators.logistic import newton, proximal, sigmoid
 from state.quick import tanh
 
-#: Information that a share of 0 of the score itself counts for. Of 2, 5, 10 and 20, the least that costs nothing: with
+#: Information that a share of 0 of the score itself counts as. Of 2, 5, 10 and 20, the least that costs nothing: with
 #: 5, rare ones cost .12 ± .05 % log loss (docs/explanation/calibrators.md).
 IN_SHARE: Final = 10.0
 
 
 def itself(z: float) -> float:
-    """Return the score t = 4 (p - 1/2) of log-odds z. At p = 1/2, t and z have the same value and the same slope."""
+    """Return the score t = 4 (p - 1/2) at log-odds z. At p = 1/2, t and z have the same value and the same slope."""
     return 2.0 * tanh(0.5 * z)
 
 
@@ -24,12 +24,12 @@ class TwoScales:
 
     Notes
     -----
-    Shares of votes are no log-odds: forests say 0 where a tenth of a per cent is meant, and 3 votes of 100 differ
-    from 1 by little more than chance. The log-odds of the risk are straight in the score itself there. The step is
-    that of `Line`, in three coordinates. Its gradient is that at its end, not at its beginning, so it does not
+    Shares of votes are no log-odds: forests say 0 where a tenth of a per cent is meant, and 3 votes of 100 differ from
+    1 by little more than chance. For such scores the log-odds of the risk are a straight line in the score itself. The
+    step is that of `Line`, in three coordinates. It uses the gradient at its end, not at its beginning, so it does not
     overshoot (Toulis & Airoldi 2017, *Asymptotic and finite-sample properties of estimators based on stochastic
-    gradients*). A parameter beyond its limit is projected back: d first, then a, each time to the nearest point in
-    the norm of A.
+    gradients*). A parameter beyond its limit is projected back: d first, then a, each time to the nearest point in the
+    norm of A.
     """
 
     __slots__ = ("_far", "_high", "_in_offset", "_in_slope", "_low", "a", "b", "d", "oo", "t1", "tt", "z1", "zt", "zz")
@@ -54,8 +54,9 @@ class TwoScales:
     def approach(self, z: float, y: float, part: float, known: float, fade: float) -> None:
         """Take the proximal step of an outcome, 0 or 1, that counts for a part.
 
-        ``known``: the curvature of the outcome before its batch. Its mean with that at the end of the step counts: of
-        zeros that come first in a file, the latter is nearly 0, and the ones behind them would move the map too far.
+        ``known``: the curvature of the outcome by the map before its batch. The step uses the mean of this and the
+        curvature at its end. If zeros come first in a file, the latter is nearly 0, and the ones behind them would move
+        the map too far.
         ``fade``: share of A that fades to the information of the start.
         """
         t, keep = itself(z), 1.0 - fade

@@ -24,15 +24,15 @@ from state.calibrators.two_scales import TwoScales, itself
 from state.quick import log1p, new
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
-#: settings of these and of the prior information, this is the one that is nowhere worse than the best front by more
-#: than .002 Brier, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late. With 3 instead of 6 Elec2
-#: gains .011 Brier and loses .0005 with outcomes 500 late. With 500 or 2,000 instead of 1,000, flights or bank 2,000
-#: late are .0005 worse.
+#: settings of these and of the prior information, only this one is nowhere worse than the best front by more than .002
+#: Brier, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late. With 3 instead of 6 Elec2 gains .011
+#: Brier and loses .0005 with outcomes 500 late. With 500 or 2,000 instead of 1,000, flights or bank 2,000 late are
+#: .0005 worse.
 SLOW: Final = 1000.0
 FAST: Final = 6.0
 BLEND: Final = 2000.0
-#: Most by which the fast map moves the slow one, in log-odds, so that one bad night cannot move it without end. Without
-#: it the highest flights are .15 too high at .75, and ECE is .010 instead of .006.
+#: The most that the fast map may move the slow one, in log-odds: one bad night cannot move it without end. Without it
+#: the highest flights are .15 too high at .75, and ECE is .010 instead of .006.
 REACH: Final = 2.0
 #: Memory of the slow map in lags, where that is more than `SLOW`; the blend remembers twice as much. The lag of an
 #: outcome is the information learnt since its forecast was issued. Changes faster than outcomes arrive are noise. Brier
@@ -40,8 +40,9 @@ REACH: Final = 2.0
 #: .1031, and .1031, .1032, .1035.
 LAGS: Final = 7.0
 #: Information that the identity counts for: in the slope of both maps, in the offsets of the slow and of the fast one,
-#: in offset and share of the blend. 21 streams that nobody had tuned on chose all but `IN_BLEND`, and `IN_BEND`
-#: (docs/explanation/calibrators.md). With .2 in the offset of the fast map, too, Elec2 is .5 % worse in log loss.
+#: in offset and share of the blend. All except `IN_BLEND`, and also `IN_BEND`, were chosen on 21 streams that nothing
+#: had been tuned on (docs/explanation/calibrators.md). With .2 in the offset of the fast map, too, Elec2 is .5 % worse
+#: in log loss.
 IN_SLOPE: Final = 2.0
 IN_OFFSET: Final = 0.2
 IN_FAST_OFFSET: Final = 0.05
@@ -53,7 +54,7 @@ EXPECTED: Final = 4.0
 #: Information after which the slow map is settled, so that its answers are evidence about the blend. With 20, payments
 #: of .4 % fraud learnt after 45 days were served 1.3 % less on average (six seeds), to compensate for early answers.
 SETTLED: Final = 60.0
-#: Least slope, and largest offset.
+#: Least slope of the maps, and largest offset.
 FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
@@ -61,13 +62,13 @@ FAR: Final = 20.0
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 9
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
-#: counts for 5 units of information. With 20, ones among the lowest scores moved their knot far too late.
+#: counts as 5 units of information. With 20, ones among the lowest scores moved their knot far too late.
 KNOTS: Final = (-6.75, 0.5, 21)
 IN_BEND: Final = 5.0
 #: Information after which an outcome counts half in the bend.
 BENT: Final = 10_000.0
-#: Information that a share of 0 of the bend counts for. With a fixed share of 1, flights are .3 % worse in log loss,
-#: and .0011 in Brier score if their outcomes come 2,000 late.
+#: Information that a share of 0 of the bend counts as. With a fixed share of 1, flights are .3 % worse in log loss, and
+#: .0011 in Brier score if their outcomes come 2,000 late.
 IN_BENT_SHARE: Final = 2.0
 
 _RAW: Final = Struct("<ddf")
@@ -83,7 +84,8 @@ _LN2: Final = math.log(2.0)
 class TwoSpeed(Calibrator):
     """Serve a strictly increasing map of the raw forecast, which departs from it only as far as outcomes support.
 
-    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, say from a replay.
+    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, for example from a
+    replay.
     ``prior_rate, model_rate``: share of ones in the stream, and in the model's training data; the difference of their
       log-odds is added to the offset. 0: not known.
 
@@ -104,9 +106,9 @@ class TwoSpeed(Calibrator):
     forgetting this is the posterior mode, up to linearisation. The slow map (`TwoScales`) has the score itself as a
     second scale, because shares of votes are no log-odds, and takes proximal steps, which do not overshoot where scores
     are far too sure. A batch may be sorted by label, zeros first. q is then nearly 0 when the ones come, and so is h.
-    So h is the mean of that at the step's end and that before the batch, which is all labels whose record times lie in
-    one `SPAN`; those implied by silence have none, and those in a row are one batch. Without the latter, log loss was
-    up to 3 times raw's until the next batch.
+    So h is the mean of its values at the step's end and before the batch. A batch is all labels whose record times lie
+    in one `SPAN`. Labels implied by silence have no record time; those in a row are one batch. Without the value before
+    the batch, log loss was up to 3 times raw's until the next batch.
 
     *The blend* (c, e) takes the same step on both maps' answers **as issued**. Where outcomes come late the fast map
     was stale, and e falls to 0. Where late outcomes are of another kind than early ones, c corrects that. Only tickets
@@ -117,8 +119,8 @@ class TwoSpeed(Calibrator):
     from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
     that comes too late to be right keeps no share.
 
-    *Steps.* i (`Isotonic`) is fine enough for risks that jump. Its weight against all the rest begins at .01, and moves
-    by what it had answered at issue.
+    *Steps.* i (`Isotonic`) can follow risks that jump. Its weight against all the rest begins at .01, and moves by what
+    i answered at issue.
 
     *Certainties.* Once a forecast of 0 has come true, or one of 1 has not, the maps read such forecasts as log-odds
     that their own outcomes teach (`Certainties`). The weight w compares raw forecasts as they were sent.
@@ -128,17 +130,17 @@ class TwoSpeed(Calibrator):
     `BySegment`. Information always counts in full: otherwise a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w is that of `Guard`, from the log losses of raw forecasts and of the map; for settled tickets the
-    map is today's blend and bend of both maps' answers as issued. For other late ones in a run of equal labels to which
-    the maps before it give a chance below exp(-32) (`Runs`), these maps are judged: a map that follows a run seems to
+    map is today's blend and bend of both maps' answers as issued. For other late tickets, in a run of equal labels that
+    had a chance below exp(-32) by the maps before it (`Runs`), those maps are judged: a map that follows a run seems to
     foresee it, as in a file sorted by label, or where many forecasts share an outcome. With prompt outcomes, on any
     sequence, from the first evidence on,
 
         Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2) + .01 max(1, sqrt(V') / 2)  nats,
 
-    and 2.3 in the place of the first .105 against the map. sqrt(V) is the standard error of the difference of raw and
-    map, sqrt(V') that of both and i, so p is worse than raw by at most .06 of these, or by .12 nats in all. After a
-    broken model or wrong labels raw forecasts return within 24 / η nats. For late outcomes there are measurements, but
-    no theorem.
+    and against the map the same with 2.3 in place of the first .105. sqrt(V) is the standard error of the difference of
+    raw and map, sqrt(V') that of both and i, so p is worse than raw by at most .06 standard errors, or by .12 nats in
+    all. After a broken model or wrong labels raw forecasts return within 24 / η nats. For late outcomes there are
+    measurements, but no theorem.
 
     *Evidence.* Until `ZEROS` zeros have come, p is the raw forecast and nothing is learnt: where frauds are reported
     first and zeros on day 45, the first outcomes are all ones. After that p stays raw until a one has come, or until
@@ -205,10 +207,10 @@ class TwoSpeed(Calibrator):
         self._guard = Guard()
         self._steps = Isotonic()
         self._crowds = Crowds()
-        #: Share of the last outcome or revision that counted, see *Crowds*.
+        #: The share with which the last outcome or revision counted, see *Crowds*.
         self.part = 1.0
         self._ends = Certainties()
-        #: The span of the last label, and a, d and b of the slow map before it.
+        #: The span of the last label; and a, d and b of the slow map before that span.
         self._span, self._from = 0, (1.0, 0.0, 0.0)
         self._runs = Runs()
 
@@ -247,7 +249,7 @@ class TwoSpeed(Calibrator):
         return [1.0 / (1.0 + math.exp(-z)) for z in found if Z_CLIP < z < -Z_CLIP]
 
     def now(self, ticket: bytes) -> tuple[float, float]:
-        """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""
+        """Return today's log-odds for a ticket's forecast, and the information learnt since its issue."""
         z, since, _ = _RAW.unpack_from(ticket)
         ends = self._ends
         read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
@@ -298,7 +300,7 @@ class TwoSpeed(Calibrator):
         slow, fast = sigmoid(slow), sigmoid(fast)
         part = self.part = self._crowds.part(since, self._information, slow - y)
         self._runs.note(y, at // SPAN, self._slow, self._fast)
-        if evident:  # else the raw forecast was served
+        if evident:  # before, the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             smooth = self._guard.weight * (raw - q) + q
             self._judge(z, y, raw, q, at, late=not settled and since < self._information)

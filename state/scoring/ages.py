@@ -1,4 +1,4 @@
-"""Ages of forecasts when their outcomes come, by label."""
+"""How old forecasts were when their outcomes came, by label."""
 
 import math
 from itertools import accumulate
@@ -13,18 +13,18 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
-#: Inner edges of the cells of ages, ms: from a minute to 11 years, each the one before times the root of 2.
+#: Inner edges of the cells of ages, ms: from a minute to 11 years. Each is the one before times the root of 2.
 EDGES: Final[tuple[int, ...]] = tuple(round(MINUTE_MS * 2.0 ** (k / 2)) for k in range(46))
 CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
 
-#: Labels of one record time that count as one fact in `state.calibrators.guard`. Flights that land in one minute are
-#: fewer.
+#: Labels of one record time that count as one fact in `state.calibrators.guard`. Fewer flights than that land in one
+#: minute.
 BATCH: Final = 20
-#: Among labels that share a record time, earlier ones count half after so many labels.
+#: Among labels that share a record time, an earlier label counts half after so many further ones.
 FADE: Final = 10_000
-#: Fewest outcomes of each label that is compared.
+#: Fewest outcomes of each label before labels are compared.
 FEWEST_EACH: Final = 20
 _HEAD: Final = Struct("<Qq5I")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
@@ -39,7 +39,7 @@ class Ages(Encoded):
     An age falls into one of 47 cells: below a minute, then 45 cells, each wider than the one before by the root of 2,
     and above 11 years. So a quantile has an error of at most 20 %. Counts of partitions may be added.
 
-    Labels that follow another of the same record time are counted, and how many of them differ from it.
+    It also counts labels that follow another of the same record time, and how many of them differ from it.
 
     Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), the label that came last, labels
     that followed another of their record time, how many of them differed from it, how many of them were ones, and
@@ -151,12 +151,12 @@ class Ages(Encoded):
                 low, high = _bounds(cell)
                 return low + (high - low) * left / count
             left -= count
-        return float(EDGES[-1])  # rounding errors
+        return float(EDGES[-1])  # rounding errors may end here
 
     def after(self, age_ms: float, until_ms: float = math.inf) -> float:
         """Return the share of the outcomes that came after an age; NaN without outcomes.
 
-        No outcome can be older than ``until_ms``. Ages are taken as spread evenly over a cell, up to it.
+        No outcome can be older than ``until_ms``. Ages are assumed to spread evenly over a cell, up to ``until_ms``.
         """
         counts, total = self._all(), self.total
         if not total:
@@ -171,8 +171,8 @@ class Ages(Encoded):
     def apart(self) -> float:
         """Return the largest difference between the age distributions of one label and of all others, in [0, 1].
 
-        NaN if no label has `FEWEST_EACH` outcomes while the others have as many, too. 0 if the difference is not
-        significant at 1 % (Kolmogorov-Smirnov test).
+        NaN if there is no label such that it and the others each have `FEWEST_EACH` outcomes. 0 if the difference is
+        not significant at 1 % (Kolmogorov-Smirnov test).
         """
         everything, total = self._all(), self.total
         most = math.nan
@@ -187,9 +187,9 @@ class Ages(Encoded):
         return most
 
     def turns(self) -> tuple[int, int, float]:
-        """Return the labels that followed another of their record time, how many differed from it, and how many should.
+        """Return how many labels followed another of their record time, how many differed from it, and how many should.
 
-        Of n independent labels in any order 2 n π (1 - π) differ from the one before, π the share of ones.
+        Of n independent labels in any order, 2 n π (1 - π) differ from the one before, with π the share of ones.
         """
         n, turns, ones = self._followed, self._differed, self._ones
         return n, turns, 2.0 * ones * (n - ones) / n if n else 0.0
@@ -202,7 +202,7 @@ class Ages(Encoded):
 
 
 def _bounds(cell: int) -> tuple[float, float]:
-    """Return where a cell begins and ends, ms; the last cell is taken to be as long as the one before."""
+    """Return where a cell begins and ends, ms. The last cell is assumed to be as long as the one before."""
     low = EDGES[cell - 1] if cell else 0
     return low, EDGES[cell] if cell < len(EDGES) else low * math.sqrt(2.0)
 

@@ -1,4 +1,4 @@
-"""Counts of forecasts and labels by band, and whether a band's share moved without evidence."""
+"""Counts of forecasts and labels by band. They also say whether a band's share moved without evidence."""
 
 import math
 from collections.abc import Sequence
@@ -9,19 +9,18 @@ from typing import Final, NamedTuple, Self
 from state.counts import decode_cells, encode_cells
 from state.scoring.equal import Encoded
 
-#: Days that are kept, the present one included; earlier days that a comparison needs; and forecasts, or labels, that a
-#: day needs.
+#: Days that are kept, the present one included; earlier days that a comparison needs; and forecasts (or labels) that a
+#: day needs to count.
 DAYS: Final = 16
 ENOUGH: Final = 7
 FEWEST: Final = 100
-#: How far a share must move to be reported: standard deviations of chance, and a factor that people would notice.
+#: How far a share must move to be reported: in standard deviations of chance, and as a factor that people would notice.
 CHANCE: Final = 6.0
 FACTOR: Final = 1.25
-#: Standard deviations from which the rate of outcomes has moved, too.
+#: Standard deviations from which the rate of outcomes has moved, too, so that there is evidence.
 EVIDENCE: Final = 2.0
 
-#: A label counts in units of 1 / `UNIT`, `UNIT` for each forecast that it stands for: sums of whole numbers do not
-#: round.
+#: Each forecast that a label stands for counts `UNIT` units: sums of integers are not rounded.
 UNIT: Final = 1000
 
 #: The counts of each band: forecasts, and in units of 1 / `UNIT` those with a label and those with label 1.
@@ -39,14 +38,14 @@ class BandCounts(Encoded):
     Notes
     -----
     Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
-    may have more labels than forecasts, or negative ones after revisions; the sums over partitions are right. By day, a
-    label counts on the day when it was learnt, and revisions do not count.
+    may have more labels than forecasts, or after revisions a negative number of ones. The sums over partitions are
+    right. By day, a label counts on the day when it was learnt, and revisions do not count.
 
     A label whose chance is known counts for as many forecasts as it stands for (`state.chances.weight`). So precision,
     recall and cost are those of all forecasts, however labels were chosen (Horvitz & Thompson 1952).
 
-    An event counts once: on its day, or among events without a day. The counts of a day that is not kept any more are
-    added to the latter.
+    An event counts once: on its day, or among events without a day. When a day is no longer kept, its counts are added
+    to those without a day.
 
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
@@ -70,16 +69,16 @@ class BandCounts(Encoded):
         #: Number of bands.
         self.width = width
         #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width]. First for
-        #: events without a day that is kept, then by day.
+        #: events whose day is not kept, then by day.
         self._others = [0] * (2 * _SUMS * width) if sums is None else sums
         self._days: dict[int, list[int]] = {}
-        #: The present day, 0 for none, and its counts.
+        #: The present day (0 for none) and its counts.
         self._day = 0
         self._of_day = self._others
 
     @property
     def sums(self) -> list[int]:
-        """The counts in all: [6 · width]."""
+        """The counts over all days: [6 · width]."""
         sums = [*self._others]
         for counts in self._days.values():
             sums = list(map(add, sums, counts))
@@ -95,8 +94,8 @@ class BandCounts(Encoded):
     def resolve(self, before: int, now: int, known: int, ones: int, day: int, stands: int = UNIT) -> None:
         """Count a label of a forecast of these bands.
 
-        ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1. ``stands``: the forecasts that it stands for, in
-        units of 1 / `UNIT`.
+        ``known`` is 1. For a revision it is 0, and ``ones`` is 1 or -1. ``stands``: how many forecasts the label stands
+        for, in units of 1 / `UNIT`.
         """
         w, day = self.width, day if known else 0
         before, now = w + before, (_SUMS + 1) * w + now
@@ -122,13 +121,13 @@ class BandCounts(Encoded):
         return self._days.get(day, [0] * len(self._others))
 
     def of(self, kind: int, what: int) -> list[float]:
-        """Return a count by band: of raw (0) or served (1) forecasts, `ISSUED`, `KNOWN` or `ONES`."""
+        """Return one count by band: `ISSUED`, `KNOWN` or `ONES`, of raw (0) or served (1) forecasts."""
         at = (kind * _SUMS + what) * self.width
         sums = self.sums[at : at + self.width]
         return [*sums] if what == ISSUED else [each / UNIT for each in sums]
 
     def days(self) -> dict[int, Self]:
-        """Return the counts of each day since 1970 that is kept, the earliest first."""
+        """Return the counts of each kept day since 1970, the earliest first."""
         return {day: type(self)(self.width, self._days[day]) for day in sorted(self._days)}
 
     def __add__(self, other: Self) -> Self:
@@ -146,11 +145,11 @@ class BandCounts(Encoded):
         Notes
         -----
         The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two deviations:
-        between days, and of counts of independent forecasts. (With many forecasts any difference exceeds the latter.)
-        The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence if the share
-        of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a band in the
-        middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not judged, because
-        the others determine it.
+        between days, and of counts of independent forecasts. (With many forecasts, any difference exceeds the second
+        one.) The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence if the
+        share of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a band in
+        the middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not judged,
+        because the others determine it.
 
         On 335 days of flights with two bands above the lowest, 12 shares moved, in storms, all with evidence. With 4
         standard deviations there are 20, two of them without evidence. Of 212 days of made payments one moved: the day
@@ -204,7 +203,7 @@ class _Off(NamedTuple):
 
 
 def _off(days: Sequence[tuple[float, float]]) -> _Off:
-    """Return how far the last day's share is off those before; each day is a count and its total."""
+    """Return how the last day's share compares with the days before. Each day is a count and its total."""
     shares = [k / n for k, n in days if n >= FEWEST]
     if len(shares) <= ENOUGH or days[-1][1] < FEWEST:
         return _Off(1.0, 0.0)
@@ -217,24 +216,24 @@ def _off(days: Sequence[tuple[float, float]]) -> _Off:
 
 
 class Worth(NamedTuple):
-    """The value of looking at a band's forecasts; None where nothing is known."""
+    """What looking at a band's forecasts is worth. None stands for unknown."""
 
     #: Share of ones among the labels of the band.
     precision: float | None
     #: Share of the ones that are in the band or above.
     recall: float | None
-    #: Zeros of the band for each of its ones.
+    #: How many zeros are in the band for each of its ones.
     false_alarms: float | None
-    #: Cost of the ones missed below the band, plus cost of reviewing all labelled forecasts in it and above; None if
-    #: costs are not known.
+    #: Cost of the ones missed below the band, plus cost of reviewing all labelled forecasts in the band or above; None
+    #: if costs are unknown.
     cost: float | None
 
 
 def worth(known: Sequence[float], ones: Sequence[float], band: int, costs: tuple[float, float] | None) -> Worth:
     """Return the worth of a band.
 
-    ``known, ones``: by band, forecasts with a label, and with label 1.
-    ``costs``: cost of a missed one, and cost of reviewing a forecast.
+    ``known, ones``: for each band, the number of forecasts with a label, and with the label 1.
+    ``costs``: cost of a missed event, and cost of reviewing a forecast.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

@@ -1,4 +1,4 @@
-"""Since when the alarms of a stream count, where somebody has let them begin anew."""
+"""From when the alarms of a stream count, after somebody let them begin anew."""
 
 from struct import Struct
 from typing import Final, Self
@@ -9,8 +9,8 @@ _MS: Final = Struct("<q")
 class Begun:
     """The time from which a partition's alarms of a stream count: ``ms``, stream time; 0: from its first event.
 
-    The sum of two partitions has the earlier time, and is left out if another one has none. So after a move, alarms
-    that had not begun anew everywhere do so.
+    The sum of two partitions has the earlier time. It is not written if another partition has none. So after a move,
+    alarms begin anew unless they had begun anew everywhere.
 
     Bytes: ``ms`` (i64, little-endian).
     """
@@ -21,7 +21,7 @@ class Begun:
         self.ms = ms
 
     def __add__(self, other: Self) -> Self:
-        """Return what counts for both."""
+        """Return the time that counts for both."""
         return type(self)(min(self.ms, other.ms))
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ from state.scoring.scores import Kind
 
 _COUNT: Final = Struct("<H")
 _SUMS: Final = 4
-#: The sums of streams without features. Nobody changes them.
+#: The sums of streams without features. They never change.
 _NONE: Final[list[list[float]]] = []
 
 
@@ -20,9 +20,8 @@ class Bias(Encoded):
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
     A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
-    comes. Streams whose calibrator takes no features have no sums here.
-    Bytes, little-endian: d (u16), and if d > 0 n, then the four sums of each feature (f64). 2 bytes without features,
-    2,058 with 64.
+    comes. Streams whose calibrator takes no features have no sums here. Bytes, little-endian: d (u16). If d > 0, n and
+    then the four sums of each feature follow (f64). 2 bytes without features, 2,058 with 64.
     """
 
     __slots__ = ("_n", "_sums")
@@ -65,7 +64,7 @@ class Bias(Encoded):
         return both
 
     def __sub__(self, other: Self) -> Self:
-        """Return the sums of the events of ``self`` without those of ``other``; raises as ``+`` does."""
+        """Return the sums of the events of ``self`` that are not in ``other``; raises as ``+`` does."""
         negative = type(self)()
         negative._n = -other._n
         negative._sums = [[-each for each in sums] for sums in other._sums]

@@ -1,4 +1,4 @@
-"""Cells of forecasts: coarse ones, whose sums give calibration errors, and fine ones, whose counts give rankings."""
+"""Cells of forecasts. Sums of coarse cells give calibration errors, counts of fine cells give rankings."""
 
 import math
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ BANDS: Final[tuple[float, ...]] = tuple(
 #: Inner edges of the coarse cells: the ten low bands, then the nine bins of width .1 above.
 COARSE: Final[tuple[float, ...]] = (*BANDS, *(k / BINS for k in range(1, BINS)))
 
-#: Stretches of log-odds, and the step within each. A step of 1/16 multiplies the odds by 1.064. It is the width of a
-#: fine cell from 1e-4 to .88; below and above, the width is a quarter.
+#: Stretches of log-odds, and the step in each. A step of 1/16 multiplies the odds by 1.064. That is the width of a fine
+#: cell from 1e-4 to .88; below and above, a step is 1/4.
 _STRETCHES: Final = ((-13.0, -9.25, 0.25), (-9.25, 2.0, 0.0625), (2.0, 9.0, 0.25))
 
 

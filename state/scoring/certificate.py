@@ -9,15 +9,15 @@ from operator import add
 from state.scoring.cells import EDGES
 from state.scoring.ranking import Ranking
 
-#: Factor on the cost of a move when moves are chosen, so that none is made without gain.
+#: Factor on the cost of a move when moves are chosen, so that no move is made without gain.
 _TIE = 1.000001
 
 
 def certificate(ranking: Ranking) -> float:
     """Return a bound on the distance of forecasts to calibration, from 0 up; NaN of no events.
 
-    Forecasts q_1..q_T are perfectly calibrated if among the events with q_t = v the share of ones is exactly v, for
-    every v. The distance of the forecasts p_t to calibration is the least Σ|p_t - q_t| / T over all such q. The
+    Forecasts q_1..q_T are perfectly calibrated if, for every v, the share of ones among the events with q_t = v is
+    exactly v. The distance of the forecasts p_t to calibration is the least Σ|p_t - q_t| / T over all such q. The
     certificate chooses one q and returns a bound on its distance. It assumes nothing about how events come about.
 
     ``ranking``: events by fine cell of their forecast and by outcome. Counts add up, so the certificate is that of all
@@ -25,9 +25,9 @@ def certificate(ranking: Ranking) -> float:
 
     Notes
     -----
-    With m_c the middle of cell c and h_c half its width: some events are moved to the next cell, ones where m_c < 1/2,
-    zeros above. Then all events of a cell get its share of ones as their q. Such a q is perfectly calibrated, whatever
-    was moved. Its distance, by the triangle inequality, is at most
+    Let m_c be the middle of cell c and h_c half its width. Some events are moved to the next cell: ones where m_c <
+    1/2, zeros above. Then all events of a cell get its share of ones as their q. Such a q is perfectly calibrated,
+    whatever was moved. Its distance, by the triangle inequality, is at most
 
         Σ_c h_c n_c  +  Σ moved (m_{c+1} - m_c)  +  Σ_c |ones_c - m_c n_c|,  the last after the moves,
 
@@ -72,7 +72,7 @@ def _moves(middles: Sequence[float], zeros: Sequence[int], ones: Sequence[int]) 
 
     Take the least cost of all cells up to one, as a function of the ones moved out of it. It is convex and piecewise
     linear. ``bends`` has its bends, by place and change of slope. Slopes are cut to ±w: beyond that, leaving the error
-    is cheaper. Nothing is moved out of the last cell; from there the choices are traced back.
+    is cheaper. Nothing is moved out of the last cell. The choices are traced back from there.
     """
     weights = [max(middle, 1.0 - middle) for middle in middles]
     excess = [
@@ -103,7 +103,7 @@ def _moves(middles: Sequence[float], zeros: Sequence[int], ones: Sequence[int]) 
 
 
 def _possible(up: list[int], held: Sequence[int]) -> list[int]:
-    """Return moves, [cells + 1] with 0 at both ends, that take no more out of a cell than it holds, [cells]."""
+    """Return moves, [cells + 1] with 0 at both ends, that take no more out of a cell than it holds ([cells])."""
     for i in range(1, len(held)):
         up[i] = min(up[i], held[i - 1] + up[i - 1])
     for i in range(len(held) - 1, 0, -1):

@@ -1,4 +1,4 @@
-"""Scores of one stream of forecasts of classes, as sums: before and after recalibration, over the same events."""
+"""Scores of one stream of forecasts of classes, as sums: raw and recalibrated, over the same events."""
 
 import math
 from struct import Struct
@@ -34,7 +34,7 @@ class ClassScores(Paired):
     -----
     Each class is scored as a forecast of its own, "this class or not". The top label is the class of the highest
     probability; of equal ones the first. Only the log loss needs a distribution, so it uses those of
-    `Classwise.normalised`. Everything else uses the probabilities as served.
+    `Classwise.normalised`. All else uses the probabilities as served.
 
     Numbers are rounded to multiples of 2**-30 before they are summed (`cells.grain`), so sums below 2**23 are exact,
     in any order and also after events are taken out again.
@@ -124,7 +124,7 @@ class ClassScores(Paired):
         return self._mean(_off(self.bins(kind)))
 
     def accuracy(self, kind: Kind) -> float:
-        """Return how often the class of the highest probability occurred, in [0, 1]."""
+        """Return how often the class with the highest probability occurred, in [0, 1]."""
         return self._mean(sum(each.hits for each in self.bins(kind)))
 
     def brier(self, kind: Kind) -> float:
@@ -140,9 +140,9 @@ class ClassScores(Paired):
         return self._regret(0)
 
     def difference(self, loss: ComparedLoss) -> Difference:
-        """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 calibrated is better.
+        """Return the mean of a loss, calibrated minus raw, with its standard error; below 0, calibrated is better.
 
-        The error is as if events were independent.
+        The error assumes independent events.
         """
         place = int(loss == "log")
         return paired(self.sums[0], self._regret(place), self.sums[place - 2])
@@ -151,7 +151,7 @@ class ClassScores(Paired):
         return self.sums[self._losses("calibrated") + place] - self.sums[self._losses("raw") + place]
 
     def _losses(self, kind: Kind) -> int:
-        """Return where the sums of the Brier score and of the log loss are."""
+        """Return the places of the sums of the Brier score and of the log loss."""
         return self._start(kind) + int(self.shape + 1) * _BLOCK
 
 

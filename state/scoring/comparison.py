@@ -1,4 +1,4 @@
-"""Compare a challenger with the champion on the same events, as sums."""
+"""Compares a challenger with the champion on the same events, as sums."""
 
 import math
 from struct import Struct
@@ -19,7 +19,7 @@ _SQUARES: Final = Struct("<2d")
 
 
 class Difference(NamedTuple):
-    """Mean of challenger minus champion over the same events; below 0 the challenger is better."""
+    """Mean of challenger minus champion over the same events. Below 0, the challenger is better."""
 
     #: In units of the loss; NaN before the first event.
     mean: float

@@ -66,7 +66,7 @@ class _Period:
         return _PERIOD.pack(self.at, *counts, self.raw, self.served, self.variance)
 
 
-#: The period of a course that has none. Nobody changes it.
+#: The period of a course without any. It never changes.
 _NEVER: Final = _Period(-1)
 
 
@@ -87,12 +87,12 @@ class Course(Encoded):
     __slots__ = ("_days", "_hour", "_hours", "_this_day", "_this_hour", "forecast_ms", "label_ms")
 
     def __init__(self) -> None:
-        #: Stream time of the last forecast; event time of the latest outcome that was reported. 0 without any.
+        #: Stream time of the last forecast; and event time of the latest reported outcome. 0 if there is none.
         self.forecast_ms = 0
         self.label_ms = 0
         self._hours: list[_Period] = []
         self._days: list[_Period] = []
-        #: The present hour, and its sums and its day's.
+        #: The present hour; its sums and those of its day.
         self._hour = -1
         self._this_hour = self._this_day = _NEVER
 
@@ -128,7 +128,7 @@ class Course(Encoded):
         self._this_day.ones += by
 
     def _go_to(self, now_ms: int) -> None:
-        """Make hour and day of a time the present ones; old periods are dropped."""
+        """Go to the hour and the day of a time; drop old periods."""
         hour = now_ms // HOUR_MS
         if hour != self._hour:
             if not self.forecast_ms and self._hours and not self._hours[0].at:
@@ -174,8 +174,8 @@ class Course(Encoded):
 
 
 def _begin(periods: list[_Period], at: int, most: int) -> _Period:
-    """Return a period of some in order, usually the latest; at most ``most`` are kept."""
-    if periods and periods[-1].at >= at:  # later than the last one is the usual case
+    """Return the period for ``at`` from some in order; usually it is the latest. At most ``most`` are kept."""
+    if periods and periods[-1].at >= at:  # usually it is later than the last one
         for each in periods:
             if each.at == at:
                 return each

@@ -1,4 +1,4 @@
-"""The distribution of a stream's raw forecasts, in the last week and before. It needs no outcomes."""
+"""The distribution of a stream's raw forecasts, in the last week and before that. It needs no outcomes."""
 
 import math
 from collections.abc import Sequence
@@ -21,30 +21,30 @@ EDGES: Final[tuple[float, ...]] = (
 )
 CELLS: Final = len(EDGES) + 1
 
-#: Length of a period, a day of stream time; and past days that count as recent. A week holds a weekend, as the past
-#: does. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of the days have a shift above
-#: .25.
+#: Length of a period, a day of stream time; and how many past days count as recent. A week holds a weekend, and so does
+#: the past. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of the days have a shift
+#: above .25.
 RECENT: Final = 7
-#: Memory of earlier days with forecasts: each counts 1 - 1/MEMORY of the next one.
+#: Memory in days with forecasts: with each new one, a day's weight is multiplied by 1 - 1/MEMORY.
 MEMORY: Final = 32
-#: Earlier days, and recent forecasts, that a comparison needs.
+#: Earlier days, and recent forecasts, needed for a comparison.
 ENOUGH: Final = 7
 FEWEST: Final = 100
-#: Shift from which people are told: see `Distribution.shift`.
+#: Shift from which people are alerted: see `Distribution.shift`.
 SHIFTED: Final = 0.25
-#: Shift from which recent forecasts are broken: they do not become part of the past until the shift is small again.
-#: After so many days they replace the past.
+#: Shift from which recent forecasts are broken: they are kept out of the past until the shift is small again. After so
+#: many days they replace the past.
 BROKEN: Final = 1.0
 SETTLED: Final = 28
-#: Days that may pass after a break before the shift is as large as `BROKEN`.
+#: Days that may pass after a break before the shift reaches `BROKEN`.
 _UNSEEN: Final = 2
 
 _HEAD: Final = Struct("<QIH")
-#: Bytes of past and recent days, all without forecasts.
+#: Bytes of past and recent days if none has forecasts.
 _YOUNG: Final = encode_cells([0]) * (1 + RECENT)
 
-#: Counts of a day without forecasts, and all recent days without any: shared, so that these take no memory. Nobody
-#: changes them.
+#: Counts of a day without forecasts; and all recent days without any. They are shared, so that these take no memory,
+#: and never change.
 _NONE: Final[Counts] = bytearray(CELLS)
 _NO_DAYS: Final = [_NONE] * RECENT
 
@@ -93,7 +93,7 @@ class Distribution(Encoded):
         self._present = raised(self._present, search(EDGES, raw))
 
     def _advance(self, day: int) -> None:
-        """Go on to a later day; days between have no forecast."""
+        """Go on to a later day. The days between have no forecast."""
         if self._kept != _YOUNG or any(self._present):
             for _ in range(min(day - self._day, RECENT + 1)):
                 self._end()
@@ -115,7 +115,7 @@ class Distribution(Encoded):
             self._past = [n - n // MEMORY + MEMORY * new for n, new in zip(self._past, oldest, strict=True)]
 
     def __add__(self, other: Self) -> Self:
-        """Return the counts of both, at the later day of the two."""
+        """Return the counts of both, as of the later day of the two."""
         pair = [type(self).decode(each.encode()) for each in (self, other)]
         for each in pair:
             each._advance(max(self._day, other._day))
@@ -154,9 +154,9 @@ class Distribution(Encoded):
         -----
         This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with a and b the
         shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler divergences. One half
-        is added to every count, so that no cell gives infinity. What chance alone adds is subtracted: (K - 1)(1/n +
-        1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples). By custom, below
-        .1 nothing has changed, and from .25 on the population is another one. For normal log-odds, .25 is a move by
+        is added to every count, so that no term is infinite. What chance alone adds is subtracted: (K - 1)(1/n + 1/m)
+        of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples). By custom, below .1
+        nothing has changed, and from .25 on the population is a different one. For normal log-odds, .25 is a move by
         half their deviation.
 
         References

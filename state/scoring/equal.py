@@ -4,7 +4,7 @@
 class Encoded:
     """A value that can be stored: two of one type are equal if their bytes are.
 
-    Only compiled classes can have it as their base, because it is compiled.
+    It is compiled, so only compiled classes can have it as their base.
     """
 
     __slots__ = ()

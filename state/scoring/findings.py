@@ -1,24 +1,24 @@
-"""Errors in a stream's configuration that the ages of its outcomes show, and what to set."""
+"""Errors in a stream's configuration that the ages of its outcomes reveal, and what to set."""
 
 import math
 from typing import Final, Literal, NamedTuple
 
 from state.scoring.ages import FEWEST_EACH, Ages, words
 
-#: Fewest outcomes for findings.
+#: Fewest outcomes before there are findings.
 FEWEST: Final = 100
-#: Changes of the label within one record time are too few below this share of the expected number.
+#: Outcomes share causes if labels change within a record time less often than this share of the expected number.
 TURNS: Final = 0.5
-#: Shares from which there is a finding: outcomes in the last tenth of their time; outcomes after maturity; the
+#: Shares from which there is a finding: outcomes in the last tenth of the time to live; outcomes after maturity; the
 #: difference between the age distributions of two labels; forecasts that expire.
 LATE: Final = 0.01
 AFTER: Final = 0.05
 APART: Final = 0.25
 EXPIRED: Final = 0.1
-#: Share of expired forecasts from which labelled forecasts are unlike the others.
+#: Share of expired forecasts from which labelled forecasts are taken to be unlike the others.
 MOST: Final = 0.5
 
-#: The danger of silence = 0 if the served score decides which alerts are investigated.
+#: What is dangerous about silence = 0 if the served score decides which alerts are investigated.
 LOOP: Final = "what nobody looked at would count as good, served scores would sink, and what sinks is looked at no more"
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 def late(ages: Ages, ttl_ms: int) -> float:
     """Return the share of the outcomes that came in the last tenth of the time to live; NaN without outcomes.
 
-    If the time to live is long enough, there are none. If there are many, others came later and were lost.
+    If the time to live is long enough, there are none. If there are many, more came later and were lost.
     """
     return ages.after(0.9 * ttl_ms, ttl_ms)
 
@@ -65,7 +65,7 @@ def findings(
     ``ages``: ages of all partitions.
     ``ttl_ms, matures_ms``: as configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
     ``silence``: whether a forecast without an outcome gets a label when it matures.
-    ``labelled``: share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
+    ``labelled``: share of forecasts that have a label, if most get none (`state.coverage`); else None.
     ``unlike``: whether forecasts with a label have other scores than all, beyond chance (`state.coverage`).
     ``sampled``: whether the configuration says that most forecasts may have no label: the chance of each is known, or
     those with one are like the others.
@@ -99,7 +99,7 @@ def findings(
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
-    served = labelled is None  # else nothing learnt is served, and the remedy was given
+    served = labelled is None  # otherwise nothing learnt is served, and the remedy was given
     # All numbers count as label 0, so a single label means nothing here.
     if lost >= EXPIRED and served and not silence and ages.labels == [1] and not cut:
         text = (
@@ -134,7 +134,7 @@ def findings(
 
 
 def _missing(ages: Ages, *, unlike: bool) -> str:
-    """Return the setting for forecasts without a label, by who gets one; silence only if it starts no loop."""
+    """Return the setting for forecasts without a label, by who gets a label; silence only if it starts no loop."""
     silence = f'set matures = "{words(suggested(ages))}" and silence = 0'
     if ages.labels == [1]:
         return (

@@ -21,9 +21,9 @@ _PAST: Final = Struct("<4d")
 _PAST_SUMS: Final = 4
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
-#: Marks in a row that scores equal the ones before, or are missing.
+#: Marks in a row: these scores equal those before; or there are none.
 _SAME: Final = _LENGTH.pack(0)
-#: Values of histories before the first event and the first window. Nobody changes these.
+#: Values of histories before the first event and the first window. They never change.
 _NOTHING: Final = Scores()
 _NO_PAST: Final[list[list[float]]] = []
 _NO_WORST: Final = dict.fromkeys(SCORED, Window(0, _NOTHING))
@@ -31,7 +31,7 @@ _NO_BYTES: Final = _LENGTH.pack(len(_NOTHING.encode())) + _NOTHING.encode()
 
 
 class History(Windows[Scores]):
-    """Scores of a stream, in all and by window, with an alarm for each kind of forecast.
+    """Scores of a stream, over all events and by window, with an alarm for each kind of forecast.
 
     Notes
     -----
@@ -42,7 +42,7 @@ class History(Windows[Scores]):
     The second bets only on all cells together and stops after `RECENT` windows, 40,000 events. The alarm is half the
     mean of these wealths: of the first gamblers who began with the present window or with the last one, and of the
     second gamblers who began earlier. It reaches 1/α only if one of them reaches 2/α. Each does so by chance with
-    probability at most α/2. So a calibrated stream has at most one false alarm in 1/α windows.
+    probability at most α/2. So a calibrated stream has on average at most one false alarm in 1/α windows.
 
     **Revisions.** `revise` corrects the sums of the event's window, the sums of all closed windows, and the last and
     the worst windows if the event is in them. Sums are exact (`scores`), so the rows equal those of the corrected
@@ -139,22 +139,22 @@ class History(Windows[Scores]):
 
     @property
     def total(self) -> Scores:
-        """Scores of all events, but for those of a warm-up."""
+        """Scores of all events, except those of a warm-up."""
         return self._closed + self.present
 
     @property
     def lately(self) -> Order:
-        """Ranking of events within the present window and the one before."""
+        """Ranking of the events in the present window and the one before."""
         return Order.of(self.present) + Order.of(self._newest)
 
     @property
     def n(self) -> int:
-        """Events observed, but for those of a warm-up."""
+        """Number of events observed, except those of a warm-up."""
         return self.total.n
 
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: Scores, partitions: int) -> Self:
-        """Return a history that continues several others, at least one, of partitions that no longer exist.
+        """Return a history that continues one or more others, of partitions that no longer exist.
 
         ``rest`` are the scores of events that it will not observe itself; ``partitions`` is the new number of
         histories.

@@ -1,8 +1,8 @@
 """Losses that compare forecasts. All are proper: calibration cannot preserve others.
 
-Brier score, log loss, and misclassification: of the label that p predicts, 1 from one half on. At p = 1/2 both labels
-have the same expected loss, so any rule for ties is proper. The formula in the paper has the two labels exchanged.
-Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2, with Definition 2.
+Brier score, log loss, and misclassification by the label that p predicts, which is 1 from one half on. At p = 1/2 both
+labels have the same expected loss, so any rule for ties is proper. The formula in the paper has the two labels
+exchanged. Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2, with Definition 2.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from state.quick import log1p
 
-#: Log loss clips forecasts to [1e-6, 1 - 1e-6], so that a certain and wrong forecast costs 13.8 nats, not infinity.
+#: Log loss clips forecasts to [1e-6, 1 - 1e-6], so that a certain but wrong forecast costs 13.8 nats, not infinity.
 LOG_CLIP: Final = 1e-6
 
 Name = Literal["brier", "log", "misclassification"]

@@ -1,4 +1,4 @@
-"""Ranking of events within windows, as sums over windows."""
+"""How events are ranked within windows, as sums over windows."""
 
 import math
 from operator import add
@@ -8,7 +8,7 @@ from state.scoring.ranking import NONE, VOLUMES, Estimate, Ranking, binomial
 from state.scoring.scores import SCORED, Kind, Scores
 
 #: Sums shared by all kinds: pairs of unlike outcomes, ones, events. Then for each kind: pairs ranked correctly, Σ
-#: pairs² times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
+#: pairs² times the variance of the window's AUC, Σ pairs times KS, and the ones found at each of the volumes.
 _SHARED: Final = 3
 _EACH: Final = 3 + len(VOLUMES)
 
@@ -17,15 +17,15 @@ class Order:
     """Ranking measures of a stream in which only events of one window are compared with each other.
 
     Served scores change their scale over the life of a stream: raw at first, then calibrated by a changing map. An AUC
-    over all events would compare different scales, and fall although no two events of one moment were reordered. So
-    only pairs within a window count, and the sums of windows are added.
+    over all events would compare different scales. It would fall although no two events of one moment were reordered.
+    So only pairs within a window count, and the sums of windows are added.
 
     Notes
     -----
     With U_w the correctly ranked pairs of window w, ties counted half, and P_w all its pairs of unlike outcomes, AUC =
-    Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all outcomes 1
-    that are among this share of the highest forecasts of each window. KS is the mean over windows, weighted by P_w. A
-    label that is revised after its window closed changes nothing here.
+    Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all ones that
+    are among the highest forecasts of each window, which have that share of its events. KS is the mean over windows,
+    weighted by P_w. A label that is revised after its window closed changes nothing here.
     """
 
     __slots__ = ("_sums",)
@@ -72,7 +72,7 @@ class Within:
         self._right, self._spread, self._ks, *self._hits = own
 
     def auc(self) -> Estimate:
-        """Return the chance that an event of outcome 1 was ranked above one of outcome 0 in its window."""
+        """Return the chance that an event with outcome 1 was ranked above one with outcome 0 of the same window."""
         if not self._pairs:
             return NONE
         return Estimate(self._right / self._pairs, math.sqrt(self._spread) / self._pairs)
@@ -82,15 +82,15 @@ class Within:
         return self._ks / self._pairs if self._pairs else math.nan
 
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
-        """Return recall and precision of the highest forecasts of each window, their share one of `VOLUMES`."""
+        """Return recall and precision among the highest forecasts of each window, a share that is one of `VOLUMES`."""
         hits = self._hits[VOLUMES.index(volume)]
         return binomial(hits, self._ones), binomial(hits, volume * self._events)
 
 
 def within(ranking: Ranking) -> list[float]:
-    """Return the sums of a window from which AUC follows: pairs of unlike outcomes, those ranked correctly, spread.
+    """Return the sums of a window from which AUC follows: pairs of unlike outcomes, those ranked correctly, the spread.
 
-    The spread is pairs² times the variance of the window's AUC, 0 where that is not known.
+    The spread is pairs² times the variance of the window's AUC, 0 if that is unknown.
     """
     pairs, area = float(ranking.n * ranking.m), ranking.auc()
     if not pairs:

@@ -18,7 +18,7 @@ from state.scoring.windows import KINDS, Alarmed
 #: Names of the losses, by the kind of the forecasts.
 LOSSES: Final = {PROBABILITY: (), PROBS: ("brier", "log"), QUANTILES: ("pinball",)}
 
-#: The kind of forecasts, in the bytes.
+#: The kind of forecasts, by its number in the bytes.
 KIND_OF: Final = Struct("<B")
 _LEVELS: Final = Struct("<H")
 _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the squared differences
@@ -27,9 +27,9 @@ _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the sq
 class Off(NamedTuple):
     """The largest difference between a promise and the outcomes."""
 
-    #: The mean and its 95 % interval, as if events were independent.
+    #: The mean difference and its 95 % interval, as if events were independent.
     by: Interval
-    #: The level with this difference, for numbers; None for classes.
+    #: For numbers, the level with this difference; None for classes.
     level: float | None
 
 
@@ -39,12 +39,12 @@ class PairScores:
     Notes
     -----
     In `state.scoring.tallies` the first forecast is "raw", the second "calibrated". Each loss has three sums: of the
-    first forecast, of the second, and of the squared differences. Of classes the losses are Brier score and log loss,
-    as `state.scoring.class_scores` has them, rounded by `grain`; of numbers the mean pinball loss over the levels of
-    the second forecast, a sum with rounding errors.
+    first forecast, of the second, and of the squared differences. For classes, the losses are Brier score and log loss,
+    as in `state.scoring.class_scores`, rounded by `grain`. For numbers, the loss is the mean pinball loss over the
+    levels of the second forecast, a sum with rounding errors.
 
-    Bytes, little-endian: the kind (u8), 0 without events, and then nothing else. Of numbers the levels (a u16, then f64
-    each). Three sums of each loss (f64 each), the tally. At most 693 bytes for classes, 150 for numbers with seven
+    Bytes, little-endian: the kind (u8), 0 without events, and then nothing else. For numbers, the levels (a u16, then
+    f64 each). Three sums of each loss (f64 each), the tally. At most 693 bytes for classes, 150 for numbers with seven
     levels and 4.1 kB with 256; from 65,536 events on 216 bytes and 6.2 kB, from 2^32 on 348 bytes and 10.3 kB.
     """
 
@@ -68,7 +68,7 @@ class PairScores:
         sign: int,
         sums: Sequence[float],
     ) -> None:
-        """Add an event whose sums are known: see `observe`. Of numbers ``first`` are quantiles at the second's levels.
+        """Add an event whose sums are known, see `observe`. For numbers ``first`` are quantiles at the second's levels.
 
         Raises ValueError if the events before were of another kind, or of other levels.
         """
@@ -116,7 +116,7 @@ class PairScores:
 
     @property
     def kind(self) -> int:
-        """Kind of the forecasts, `state.forecasts.PROBS` or `QUANTILES`; `PROBABILITY`, which is 0, without events."""
+        """Kind of the forecasts, `state.forecasts.PROBS` or `QUANTILES`; without events `PROBABILITY`, which is 0."""
         if self.tally is None:
             return PROBABILITY
         return PROBS if isinstance(self.tally, TopTally) else QUANTILES
@@ -139,17 +139,17 @@ class PairScores:
     def difference(self, name: str) -> Difference:
         """Return the mean of a loss of the second forecast minus that of the first, with its standard error.
 
-        Below 0 the second is better. The error is as if events were independent.
+        Below 0, the second is better. The error assumes independent events.
         """
         first, second, squares = self.sums[_SUMS * self.losses.index(name) :][:_SUMS]
         return paired(float(self.n), second - first, squares)
 
     def error(self, kind: Alarmed) -> float:
-        """Return the ECE of the likeliest class, or the error of coverage of the level most off; NaN without events."""
+        """Return the ECE of the likeliest class, or the coverage error of the worst level; NaN without events."""
         return math.nan if self.tally is None else self.tally.error(kind)
 
     def noise(self, kind: Alarmed) -> float:
-        """Return the `error` that chance alone gives, see `state.scoring.tallies`; NaN without events."""
+        """Return the `error` that chance alone causes, see `state.scoring.tallies`; NaN without events."""
         return math.nan if self.tally is None else self.tally.noise(kind)
 
     def excess(self, kind: Alarmed) -> float:
@@ -157,23 +157,23 @@ class PairScores:
         return max(self.error(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
 
     def accuracy(self, kind: Alarmed) -> float:
-        """Return how often the likeliest class occurred; NaN of numbers, and without events."""
+        """Return how often the likeliest class occurred; NaN for numbers, and without events."""
         tally = self.tally
         return sum(each.y for each in tally.bins(kind)) / tally.n if isinstance(tally, TopTally) else math.nan
 
     def log_alarm(self, kind: Alarmed) -> float:
         """Return the log of the evidence that forecasts are not calibrated: the wealth of bets on all events.
 
-        An e-value, as `state.scoring.segment_scores.SegmentScores.log_alarm` is one.
+        It is an e-value, like `state.scoring.segment_scores.SegmentScores.log_alarm`.
         """
         return 0.0 if self.tally is None else self.tally.log_wealth(kind)
 
     def off(self, kind: Alarmed) -> Off:
-        """Return the promised share less the observed one; NaN below two events.
+        """Return the promised share minus the observed one; NaN with fewer than two events.
 
-        For classes: the mean probability of the likeliest class, minus how often it occurred. For numbers: the level
-        most off, minus its coverage; at an atom coverage is a range, and its nearer end counts. The interval ignores
-        that the level was chosen.
+        For classes: the mean probability of the likeliest class, minus how often it occurred. For numbers: the worst
+        level, minus its coverage. At an atom, coverage is a range and its nearer end counts. The interval ignores that
+        the level was chosen.
         """
         tally, level = self.tally, None
         if tally is None or tally.n < 2:
@@ -251,7 +251,7 @@ def observe(
 
     Raises ValueError if ``second`` has another kind or other levels than the events before.
 
-    ``first, second``: forecasts of one kind; of classes both of K.
+    ``first, second``: forecasts of one kind; of classes, both of the same number.
     ``y``: the outcome: the number of a class, or a number.
     """
     values: Classwise | Sequence[float] = (
@@ -264,7 +264,7 @@ def observe(
 
 
 def losses(first: Classwise | Sequence[float], second: Classwise | Quantiles, y: float) -> list[float]:
-    """Return for each of `LOSSES` both forecasts' losses and the squared difference; ``first`` as in `count`."""
+    """Return for each of `LOSSES` both forecasts' losses and their squared difference; ``first`` as in `count`."""
     if isinstance(second, Classwise):
         return _of_classes(cast("Classwise", first), second, int(y))
     before, after = (_pinball(second.levels, each, y) for each in (first, second.values))
@@ -286,7 +286,7 @@ def compare(
     draw: object = None,
     sign: int = 1,
 ) -> None:
-    """Add an event to a comparison, or take it out: forecasts of the comparison's kind, a draw of one probability."""
+    """Add an event to a comparison, or take it out. Forecasts have its kind; a probability has a draw."""
     if isinstance(comparison, PairScores):
         comparison.observe(cast("Classwise", champion), cast("Classwise", challenger), y, sign)
     else:

@@ -1,4 +1,4 @@
-"""Scores of one stream of quantile forecasts, as sums: before and after recalibration, over the same outcomes."""
+"""Scores of one stream of quantile forecasts, as sums: raw and recalibrated, over the same outcomes."""
 
 import math
 from bisect import bisect_left
@@ -22,7 +22,7 @@ _DRAW = Draw("pit")
 
 
 class LevelCoverage(NamedTuple):
-    """Shares of outcomes below a level's quantile, and at or below it; they differ if outcomes equal the quantile."""
+    """Shares of outcomes below a level's quantile, and at or below it. They differ if outcomes equal the quantile."""
 
     below: float
     upto: float
@@ -35,7 +35,7 @@ class QuantileScores(Paired):
 
     Notes
     -----
-    Counts are whole numbers in floats. They are exact up to 2**53, in any order and after events are taken out again.
+    Counts are integers stored as floats. They are exact up to 2**53, in any order and after events are taken out again.
     Pinball losses and widths are float sums with rounding errors.
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
@@ -52,7 +52,7 @@ class QuantileScores(Paired):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The levels."""
+        """The served levels."""
         return cast("tuple[float, ...]", self.shape)
 
     def observe(
@@ -149,11 +149,11 @@ class QuantileScores(Paired):
         return sum(self.sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self.sums[raw + 2 : raw + 3 * m : 3])
 
     def crps(self, kind: Kind) -> float:
-        """Return the continuous ranked probability score by the levels served, in units of the outcome.
+        """Return the continuous ranked probability score, computed from the served levels, in units of the outcome.
 
         It is twice the integral of the pinball loss over the levels (Gneiting & Ranjan 2011, eq. 6). The integral is a
         sum over the levels, each weighted by the part of [0, 1] that is nearest to it. With few levels it is coarse,
-        equally for raw and calibrated.
+        for raw and calibrated alike.
         """
         edges = [0.0, *((a + b) / 2.0 for a, b in pairwise(self.levels)), 1.0]
         widths = (high - low for low, high in pairwise(edges))
@@ -162,7 +162,7 @@ class QuantileScores(Paired):
     def difference(self) -> Difference:
         """Return the difference of the mean pinball loss, calibrated minus raw, with its standard error.
 
-        Below 0 the served forecasts were better. The error assumes independent events.
+        Below 0, the served forecasts were better. The error assumes independent events.
         """
         return paired(self.sums[0], self.regret() / len(self.levels), self.sums[-1])
 

@@ -22,7 +22,7 @@ MIDDLES: Final = tuple(
     [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
-#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1; None without events.
+#: Counts of one set of forecasts: events with outcome 0 by cell, then events with outcome 1; None without events.
 Maybe = Counts | None
 
 
@@ -39,14 +39,14 @@ NONE: Final = Estimate(math.nan, math.nan)
 class Ranking:
     """Events by fine cell of their forecast, from the lowest, and by outcome.
 
-    ``zeros`` and ``ones``: events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer one,
-    1/2 as 1.
+    ``zeros`` and ``ones``: events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer of
+    both, 1/2 as 1.
 
     Notes
     -----
     Events of one cell are tied: each pair of them counts one half. If a volume ends within a cell, the cell's outcomes
-    are taken as evenly spread. So ROC and recall curves are straight lines over a cell, and the order within a cell is
-    not measured. On forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by
+    are assumed to spread evenly. So ROC and recall curves are straight lines over a cell, and the order within a cell
+    is not measured. On forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by
     less than .001.
 
     Examples
@@ -72,7 +72,7 @@ class Ranking:
         return type(self)(list(map(add, self.zeros, other.zeros)), list(map(add, self.ones, other.ones)))
 
     def auc(self) -> Estimate:
-        """Return the chance that an event of outcome 1 was ranked above one of outcome 0, ties counted half.
+        """Return the chance that an event with outcome 1 was ranked above one with outcome 0. Ties count half.
 
         The standard error is exact for these ties, and assumes independent events.
 
@@ -85,7 +85,7 @@ class Ranking:
         if not n or not m:
             return NONE
         zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
-        # For an event in a cell: the share of zeros below it if it is a one, or of ones above it if it is a zero.
+        # For an event in a cell: if it is a one, the share of zeros below it; if a zero, the share of ones above it.
         below = (np.cumsum(zeros) - zeros / 2.0) / n
         above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
         area = float(ones @ below) / m
@@ -104,8 +104,8 @@ class Ranking:
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
         """Return recall and precision of the highest forecasts; ``volume`` is their share of all events.
 
-        Recall is the share of all outcomes 1 that are among them. Precision is the share of outcomes 1 among them.
-        Standard errors are binomial, see `binomial`.
+        Recall is the share of all ones that are among these forecasts. Precision is the share of ones among these
+        forecasts. Standard errors are binomial, see `binomial`.
 
         ``volume``: in (0, 1].
         """
@@ -124,10 +124,10 @@ class Ranking:
         return binomial(hits, m), binomial(hits, wanted)
 
     def bins(self, most: int) -> list[dict[str, float]]:
-        """Return a reliability curve: events ``n``, mean ``forecast`` and share ``outcome`` of ones of each bin.
+        """Return a reliability curve: for each bin its events ``n``, mean ``forecast`` and share of ones, ``outcome``.
 
-        Bins hold equal shares of the events, where zeros as a whole and ones as a whole count half each. So there are
-        bins where rare ones have high forecasts. A forecast is taken as the middle of its fine cell.
+        Bins hold equal shares of the events, after zeros and ones are weighted so that each make up half of the total.
+        So there are bins where rare ones have high forecasts. A forecast is taken as the middle of its fine cell.
         """
         if not self.n + self.m:
             return []
@@ -144,10 +144,11 @@ class Ranking:
 
 
 def binomial(hits: float, n: float) -> Estimate:
-    """Return a share of n events, at most 1, with its binomial standard error; NaN of none.
+    """Return a share of n events, at most 1, with its binomial standard error; NaN without events.
 
-    The error is that of the share with one hit and one miss more: with no hit among six there is an error, too. Of 6 to
-    20 events with a chance of .1 two errors then hold the truth in .87 to .99 of the cases, in place of .47 to .87.
+    The error is that of the share with one more hit and one more miss: with no hit among six there is an error, too.
+    With 6 to 20 events and a chance of .1, two errors then hold the truth in .87 to .99 of the cases, in place of .47
+    to .87.
     """
     if not n:
         return NONE
@@ -168,7 +169,7 @@ def ranking(found: Sequence[Maybe]) -> Ranking:
 
 
 def together(a: Maybe, b: Maybe) -> Maybe:
-    """Return the counts of both sets of events, as new ones."""
+    """Return the counts of both sets of events, as a new object."""
     if a is None or b is None:
         one = b if a is None else a
         return None if one is None else one[:]

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Self
 
 from state.scoring.alarm import log_level_bet, log_sum
 
-#: Fewest events of a closed window. To find an error of .2 at a rate of .2 takes some 150 events, so small segments get
-#: longer windows rather than too small ones.
+#: Fewest events of a closed window. Finding an error of .2 at a rate of .2 takes some 150 events, so the windows of
+#: small segments last longer.
 LEAST: Final = 250
-#: Closed windows that are kept beside the present one.
+#: Number of closed windows that are kept, in addition to the present one.
 RECENT: Final = 8
 
 _HEAD: Final = Struct("<BI")
@@ -19,27 +19,27 @@ _HEAD: Final = Struct("<BI")
 
 @cache
 def _binary(marks: int) -> Struct:
-    """Return the layout of a window of so many binary events."""
+    """Return the layout of a window with this many binary events."""
     return Struct(f"<II{marks}I{2 * marks}d")
 
 
 @cache
 def _levels(marks: int) -> Struct:
-    """Return the layout of a window of so many levels."""
+    """Return the layout of a window with this many levels."""
     return Struct(f"<II{2 * marks}I")
 
 
 class Stretch(NamedTuple):
-    """The last windows of a segment added up, for one binary event or level."""
+    """The last windows of a segment, added up, for one binary event or one level."""
 
     #: Number of windows, the present one included; at least 1.
     windows: int
-    #: Events, and those that happened; for a level those below its quantile.
+    #: Number of events; and of those that happened (for a level, of those below its quantile).
     n: int
     y: int
-    #: For a level the events at or below its quantile; for a binary event ``y``.
+    #: For a level, the events at or below its quantile; for a binary event the same as ``y``.
     upto: int
-    #: Sum of the served forecasts; for a level n times the level.
+    #: Sum of the served forecasts; for a level, n times the level.
     p: float
     #: Σ p(1 - p).
     variance: float
@@ -55,11 +55,12 @@ class Recent:
 
     Notes
     -----
-    **Windows.** Windows of a segment begin where windows of its stream begin, which have 5,000 events
-    (`state.scoring.history`; of classes and numbers ten of `state.scoring.vector_history`). A window of the segment is
-    closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a large segment has
-    one window in each window of the stream, and a small one has windows that last longer. The present window and the
-    last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on labels.
+    **Windows.** A segment's window begins where a window of its stream begins. That has 5,000 events
+    (`state.scoring.history`; for classes and numbers, ten windows of `state.scoring.vector_history`). A window of the
+    segment is closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a large
+    segment has one window in each window of the stream, and a small one has windows that last longer. The present
+    window and the last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on
+    labels.
 
     **Recent alarm.** A gambler (`state.scoring.alarm`) starts with every window, bets that all forecasts are too high
     or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of the active gamblers. If
@@ -67,10 +68,10 @@ class Recent:
     at most one false alarm in 1/α of its windows. Each of K segments has at most one window in each window of the
     stream. So with the threshold K/α all of them together have at most one false alarm in 1/α windows of the stream,
     for any number of segments, even if they share events. The bets are on the whole segment as one cell. Forecasts that
-    are too extreme but right on average are found only by the lifetime's evidence.
+    are too extreme but right on average are found only by the evidence of all events.
 
-    **Several binary events.** Of m binary events, as of classes and levels, the gambler stakes the share 1/m on each.
-    If each has the probability that was served, given all outcomes that were known before, the wealth on each is a
+    **Several binary events.** Classes and levels have m binary events. The gambler stakes the share 1/m on each. If
+    each has the probability that was served, given all outcomes that were known before, the wealth on each is a
     supermartingale that starts at 1. So is their mean, even if the m events depend on one another. So the bound is the
     same: all segments, with all their classes or levels, have at most one false alarm in 1/α windows of the stream.
     Finding one wrong class or level costs log m, 2.2 nats at most.
@@ -82,9 +83,9 @@ class Recent:
     **Revisions.** A ledger row has the stream's window in which its event counted. The event is in the segment's last
     window that does not begin later. So after `change`, sums are exactly those of the corrected labels.
 
-    Bytes, little-endian: how many windows follow (u8), the last window of the stream that had an event (u32); then of
-    each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
-    event Σy (u32 each), then of each Σp, then Σp² (f64 each). 5 bytes without events; at most 257 with one binary
+    Bytes, little-endian: how many windows follow (u8), the last window of the stream that had an event (u32); then for
+    each window, the oldest first, the window of the stream in which it begins and n (u32 each), then Σy of each binary
+    event (u32 each), then Σp of each, then Σp² of each (f64). 5 bytes without events; at most 257 with one binary
     event, and 1,697 with nine.
     """
 
@@ -123,13 +124,13 @@ class Recent:
         sums[3] += pp
 
     def add(self, sums: Sequence[float], window: int) -> None:
-        """Add events of a window of the stream, at least one: n, then Σy, Σp and Σp² of each binary event."""
+        """Add one or more events of a window of the stream: n, then Σy, Σp and Σp² of each binary event."""
         if window > self.last or not self._sums[0]:
             self._enter(window)
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
 
     def _enter(self, window: int) -> None:
-        """Begin a window of the stream that has an event of the segment."""
+        """Begin a window of the stream in which the segment has an event."""
         if self._sums[0] >= LEAST:
             self._past = [*self._past, (self._start, self._sums)][-RECENT:]
             self._sums = [0.0] * len(self._sums)
@@ -138,14 +139,14 @@ class Recent:
         self.last = window
 
     def change(self, by: Sequence[float], window: int) -> None:
-        """Change the leading sums of events that were added in a window of the stream; nothing if it is too old."""
+        """Change the first sums of events added in a window of the stream; do nothing if the window is too old."""
         sums = self._of(window)
         if sums is not None:
             for i, each in enumerate(by):
                 sums[i] += each
 
     def _of(self, window: int) -> list[float] | None:
-        """Return the sums of the segment's window with the events of a stream's window; None if it is too old."""
+        """Return the sums of the segment's window that has the events of a stream's window; None if it is too old."""
         if window >= self._start:
             return self._sums
         for start, sums in reversed(self._past):
@@ -154,7 +155,7 @@ class Recent:
         return None
 
     def __add__(self, other: Self) -> Self:
-        """Return the windows of both partitions, added by their age."""
+        """Return the windows of both partitions, added up by age."""
         one, two = self._windows(), other._windows()
         total = self.zero()
         total.joined = self.joined + other.joined if one and two else (self if one else other).joined
@@ -244,7 +245,7 @@ class Recent:
         return _binary(self.marks)
 
     def _counts(self) -> int:
-        """Return how many leading sums are whole numbers."""
+        """Return how many of the first sums are integers."""
         return 1 + self.marks
 
 
@@ -256,7 +257,7 @@ class RecentLevels(Recent):
     Notes
     -----
     The hypothesis is that an outcome lies below the quantile of level p_i with a chance of at most p_i, and at or below
-    it with one of at least p_i. Bets are those of `state.scoring.alarm.log_level_bet`, so atoms raise no alarm.
+    it with a chance of at least p_i. Bets are those of `state.scoring.alarm.log_level_bet`, so atoms raise no alarm.
 
     Sums of a window are n, then of each level the outcomes below its quantile, then those at or below it. In the bytes
     they are u32 each.

@@ -1,4 +1,4 @@
-"""Scores of one stream, as sums over resolved events, of the model's forecasts and of the served ones."""
+"""Scores of one stream, as sums over resolved events: of the model's forecasts and of the served ones."""
 
 import math
 from collections.abc import Iterable
@@ -20,9 +20,10 @@ Kind = Literal["raw", "calibrated", "draw"]
 SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 
 _CELLS: Final = len(COARSE) + 1
-_LOW: Final = len(BANDS)  # the first bin's last band
-_SUMS: Final = 5  # sums a cell
-#: A book has the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
+_LOW: Final = len(BANDS)  # last band of the first bin
+_SUMS: Final = 5  # sums of a cell
+#: The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Each book has the sums of all
+#: cells.
 _BOOKS: Final = 4
 _RAW: Final = 0
 _SAME: Final = 1
@@ -35,7 +36,7 @@ _MASK: Final = 10  # bytes of a bit for each cell of each book
 
 
 class _Cell:
-    """The sums of a cell that has events, see `Bin`: next to each other in memory."""
+    """The sums of a cell that has events, see `Bin`. They are next to each other in memory."""
 
     __slots__ = ("n", "p", "pp", "py", "y")
 
@@ -44,7 +45,7 @@ class _Cell:
 
 
 _Cells = list[_Cell | None]
-#: The cells of every book without events, so that these take no memory. Nobody changes them.
+#: The cells of every book without events, so that these take no memory. They never change.
 _UNUSED: Final[_Cells] = [None] * _CELLS
 #: The sums of a cell without events.
 _NONE: Final = _Cell()
@@ -105,7 +106,7 @@ class Scores(Encoded):
             self._tidy()
 
     def _add(self, book: int, p: float, y: float, sign: int) -> None:
-        """Add an event to a book, with `grain` written out: a call would double the time."""
+        """Add an event to a book. `grain` is written out, because a call would double the time."""
         fine = search(EDGES, p)
         ranks = self._ranks[book]
         if ranks is None:
@@ -277,11 +278,11 @@ class Scores(Encoded):
         return self._mean(sum(map(abs, knots)))
 
     def log_wealth(self, kind: Kind) -> float:
-        """Return the log of the wealth of bets against calibration, see `state.scoring.alarm`."""
+        """Return the log of the wealth of bets that forecasts are not calibrated, see `state.scoring.alarm`."""
         return log_wealth(self.cells(kind))
 
     def relative_error(self, kind: Kind) -> float:
-        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events too many or too few in forecasts, per event that happened.
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: how many events too many or too few, per event that happened.
 
         Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
@@ -292,7 +293,7 @@ class Scores(Encoded):
         return self._share(off_by_chance(self.cells(kind)))
 
     def relative_bias(self, kind: Kind) -> float:
-        """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN before an outcome above 0."""
+        """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN if all outcomes are 0."""
         return self._share(sum(each.p - each.y for each in self.cells(kind)))
 
     def relative_bias_noise(self, kind: Kind) -> float:
@@ -329,7 +330,7 @@ class Scores(Encoded):
         bins = self.bins(kind)
         if name == "brier":
             return sum(each.pp - 2.0 * each.py for each in bins) + self._y2
-        # One half is an edge of the bins: forecasts below it predict 0, the others 1.
+        # One half is an edge of the bins. Forecasts below it predict 0, the others 1.
         return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
             (each.n - each.y for each in bins[BINS // 2 :]), 0.0
         )
@@ -349,7 +350,7 @@ def total(parts: Iterable[Scores]) -> Scores:
 
 
 def _together(one: _Cells, two: _Cells, sign: int) -> _Cells:
-    """Return the cells of both books (``sign`` 1), or of the first without the second (-1), as new ones."""
+    """Return the cells of both books (``sign`` 1), or of the first without the second (-1), as new cells."""
     if one is two is _UNUSED:
         return _UNUSED
     return [None if a is b is None else _joined(a or _NONE, b or _NONE, sign) for a, b in zip(one, two, strict=True)]

@@ -17,9 +17,9 @@ from state.scoring.tallies import LevelTally
 from state.scoring.vector_history import WINDOW as VECTOR_WINDOW
 from state.scoring.warm_up import SegmentWarmUp
 
-#: Most levels in recent windows, and most classes that they keep one by one.
+#: The most levels in recent windows, and the most classes that they keep one by one.
 MOST: Final = 8
-#: Windows of a stream of classes or numbers in one recent window of 5,000 events.
+#: How many windows of a stream of classes or numbers make one recent window of 5,000 events.
 TOGETHER: Final = WINDOW // VECTOR_WINDOW
 
 _ISSUED: Final = Struct("<4Q")
@@ -43,7 +43,7 @@ class SegmentPairScores(PairScores):
 
     def __init__(self) -> None:
         super().__init__()
-        #: The counts of `state.scoring.segment_scores.SegmentScores`; so is ``warm_up``.
+        #: These counts are those of `state.scoring.segment_scores.SegmentScores`; so is ``warm_up``.
         self.issued = 0
         self.known = 0
         self.age_ms = 0
@@ -142,7 +142,7 @@ def revise_segments(
     y: float,
     window: int,
 ) -> None:
-    """Give an event that was observed in a window of the stream another label."""
+    """Change the label of an event that was observed in a window of the stream."""
     if not found:
         return
     if isinstance(found[0], SegmentScores):
@@ -158,7 +158,7 @@ def revise_segments(
 
 
 def kept(levels: Sequence[float]) -> tuple[float, ...]:
-    """Return the levels in recent windows: all, or `MOST` of them with the first and the last."""
+    """Return the levels in recent windows: all, or `MOST` of them, the first and the last included."""
     return tuple([levels[i] for i in _places(len(levels))])
 
 
@@ -168,14 +168,14 @@ def _places(m: int) -> tuple[int, ...]:
 
 
 def _of_marks(served: Classwise | Quantiles) -> Recent:
-    """Return the recent windows of no events, for forecasts that are answered like this one."""
+    """Return empty recent windows, for forecasts of the same shape as this one."""
     if isinstance(served, Classwise):
         return Recent(1 + len(served) if len(served) <= MOST else 1)
     return RecentLevels(kept(served.levels))
 
 
 def _marks(served: Classwise | Quantiles, y: float) -> list[float]:
-    """Return the sums of an event, as recent windows have them: see `SegmentPairScores`."""
+    """Return the sums of an event as recent windows have them, see `SegmentPairScores`."""
     if isinstance(served, Classwise):
         top, k = max(served), int(y)
         happened = [float(served.index(top) == k)]

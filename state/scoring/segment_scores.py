@@ -1,4 +1,4 @@
-"""Scores of one segment of a stream: few sums, so that every country and channel can have its own."""
+"""Scores of one segment of a stream. They are few sums, so that every country and channel can have its own."""
 
 import math
 from bisect import bisect_right
@@ -31,8 +31,7 @@ class SegmentScores(Encoded):
     Notes
     -----
     A forecast falls into one of 14 bands, see `EDGES`; raw and served forecasts are counted apart. Numbers are rounded
-    as in `state.scoring.scores`, so sums are exact: a revised label leaves no trace of the one before. Draws are not
-    counted.
+    as in `state.scoring.scores`, so sums are exact: a revision leaves no trace of the old label. Draws are not counted.
 
     Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), the sums as
     `state.scoring.cells.encode` has them, Σpy of raw and of served (f64 each), the warm-up, `Recent`.
@@ -44,7 +43,7 @@ class SegmentScores(Encoded):
     def __init__(self) -> None:
         #: Forecasts answered.
         self.issued = 0
-        #: Events with an outcome, and the sum of their forecasts' ages at the outcome.
+        #: Events with an outcome, and the summed ages of their forecasts when the outcomes came.
         self.known = 0
         self.age_ms = 0
         #: Forecasts that expired without an outcome.
@@ -58,13 +57,13 @@ class SegmentScores(Encoded):
         self._py = [0.0, 0.0]
 
     def observe(self, raw: float, p: float, y: float, window: int = 0) -> None:
-        """Add a resolved event; ``y`` is 0 or 1, for the window see `state.scoring.recent.Recent.observe`."""
+        """Add a resolved event. ``y`` is 0 or 1; for ``window`` see `state.scoring.recent.Recent.observe`."""
         observe([self], raw, p, y, window)
 
     def add(
         self, first: int, second: int, sign: int, raw: float, raw2: float, served: float, served2: float, y: float
     ) -> None:
-        """Add an event to the sums of two bands, which begin at ``first`` and ``second``: see `observe`."""
+        """Add an event to the sums of two bands, which begin at ``first`` and ``second``, see `observe`."""
         sums = self._sums
         sums[first] += sign
         sums[first + 2] += raw
@@ -79,7 +78,7 @@ class SegmentScores(Encoded):
             self._py[1] += served
 
     def relabel(self, first: int, second: int, change: float, raw: float, served: float) -> None:
-        """Add a revision, -1, 0 or 1, of an event with forecasts in these two bands: see `revise`."""
+        """Add a revision (-1, 0 or 1) of an event whose forecasts are in these two bands, see `revise`."""
         self._sums[first + 1] += change
         self._sums[second + 1] += change
         self._py[0] += change * raw
@@ -95,7 +94,7 @@ class SegmentScores(Encoded):
             self._py = [0.0, 0.0]
 
     def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
-        """Add the sums of several events to a band, for one kind of forecast. The caller adds the other kind, too."""
+        """Add the sums of several events to a band, for one kind of forecast. The caller also adds the other kind."""
         book = 0 if kind == "raw" else 1
         i = book * _BOOK + band * SUMS
         self._sums[i] += sums.n
@@ -161,9 +160,9 @@ class SegmentScores(Encoded):
         return self._mean(cells.off_by_chance(self.bands(kind)))
 
     def excess(self, kind: Alarmed) -> float:
-        """Return the excess of `error` over twice its `noise`, at least 0: an error that chance does not explain.
+        """Return how far `error` exceeds twice its `noise`, at least 0: an error that chance does not explain.
 
-        Segments are ranked by it, because a few events may have any error.
+        Segments are ranked by it, because with few events any error is possible.
         """
         return max(self.error(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
 
@@ -174,15 +173,15 @@ class SegmentScores(Encoded):
         return self._mean(sum([each.pp + each.y for each in bands]) - 2.0 * crossed)
 
     def auc(self, kind: Alarmed) -> Estimate:
-        """Return the area under the ROC curve of the bands: forecasts of one band are tied, so it is a little low."""
+        """Return the area under the ROC curve over bands. Forecasts of one band are tied, so it is a little low."""
         bands = self.bands(kind)
         return Ranking([int(each.n - each.y) for each in bands], [int(each.y) for each in bands]).auc()
 
     def log_alarm(self, kind: Alarmed) -> float:
         """Return the log of the evidence that forecasts are not calibrated in this segment, see `state.scoring.alarm`.
 
-        It is the wealth of bets on all its events, an e-value. So at any one time, one of K segments reaches K/α by
-        chance with probability at most α.
+        It is the wealth of bets on all its events, an e-value. So at any one time, the probability that one of K
+        segments reaches K/α by chance is at most α.
         """
         return log_wealth(self.bands(kind))
 

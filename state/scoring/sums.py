@@ -15,7 +15,7 @@ class Sums:
 
     Notes
     -----
-    A window is a difference, ``later - earlier``; then the earlier events must be a subset.
+    A window is a difference, ``later - earlier``. The earlier events must be a subset of the later ones.
     """
 
     __slots__ = ("shape", "sums")
@@ -54,7 +54,7 @@ class Sums:
 
 
 class Paired(Sums):
-    """Sums of a stream: n, then raw forecasts, then as many of served ones, then those of both together."""
+    """Sums of a stream: n, then those of raw forecasts, as many of served ones, and those of both together."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Paired(Sums):
         return int(self.sums[0])
 
     def _start(self, kind: str) -> int:
-        """Return the offset of a kind's sums; at most two sums are of both together."""
+        """Return the offset of a kind's sums; at most two sums belong to both kinds together."""
         return 1 if kind == "raw" else len(self.sums) // 2
 
     def _mean(self, total: float) -> float:

@@ -1,4 +1,4 @@
-"""Tallies of a window of classes or numbers: few sums that give its error and its alarm."""
+"""Tallies of a window of classes or numbers: few sums, which give the window's error and its alarm."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -23,8 +23,8 @@ class LevelTally(Sums):
     Notes
     -----
     Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
-    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events are taken
-    out again.
+    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, even after events are
+    taken out again.
 
     Bytes, as `state.counts.encode` has them: n, then for raw and for calibrated the events with 0..m quantiles at or
     below the outcome, and those with 0..m quantiles below it.
@@ -86,7 +86,7 @@ class LevelTally(Sums):
         return ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the wealth of bets on all levels against calibration, see `alarm.log_level_bet`.
+        """Return the log of the wealth of bets that levels are not calibrated, see `alarm.log_level_bet`.
 
         Levels share outcomes, so their wealths are averaged, not multiplied: m levels cost log m.
         """
@@ -105,7 +105,7 @@ class TopTally(Sums):
 
     Notes
     -----
-    Of raw and of calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
+    For raw and for calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
     class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
 
     Bytes: those of `state.scoring.cells.encode`. At most 644.
@@ -156,7 +156,7 @@ class TopTally(Sums):
         return cells.off_by_chance(self.bins(kind)) / self.n if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the wealth of bets against calibration of the highest probability, see `alarm`."""
+        """Return the log of the wealth of bets that the highest probability is not calibrated, see `alarm`."""
         return log_wealth(self.bins(kind)) if self.n else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Averaged two-bin calibration error: it needs no bins, and all forecasts of the same events have the same noise."""
+"""Averaged two-bin calibration error. It needs no bins, and has the same noise for all forecasts of the same events."""
 
 import math
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ _MIDDLES: Final = (_ENDS[1:] + _ENDS[:-1]) / 2.0
 _SHARES: Final = np.diff(np.concatenate(([0.0], _MIDDLES, [1.0])))
 _WITHIN: Final = np.array(WITHIN)
 _COARSE: Final = len(COARSE) + 1
-#: Half of a 95 % interval, in standard errors.
+#: Standard errors on either side of an estimate, in a 95 % interval.
 _WIDE: Final = 1.96
 
 
@@ -36,20 +36,20 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
 
     Notes
     -----
-    With F(q) = Σ_{p < q} (p - y) / n and R(q) the same of the other events, it is the mean of F² + R² over thresholds q
-    in [0, 1]. Those are the edges of the fine cells here, each with the share of [0, 1] that is nearest to it. Σ(p - y)
-    is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken as the middles of their fine
-    cells, and the remainder is shared among its events.
+    Let F(q) = Σ_{p < q} (p - y) / n, and R(q) the same over the other events. The error is the mean of F² + R² over
+    thresholds q in [0, 1]. The thresholds here are the edges of the fine cells, each with the share of [0, 1] that is
+    nearest to it. Σ(p - y) is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken as the
+    middles of their fine cells, and the rest of the sum is shared among the cell's events.
 
-    *Noise.* If y are independent with chances π, the mean of F² + R² is that of the means, squared, and Σ π(1 - π) /
-    n²: every event is on one side of every threshold. This does not depend on p. So the difference between two
-    forecasts of the same events is unbiased; that of two ECEs is biased.
+    *Noise.* If y are independent with chances π, the mean of F² + R² is the sum of the squared means of F and R, plus Σ
+    π(1 - π) / n²: every event is on one side of every threshold. This does not depend on p. So the difference between
+    two forecasts of the same events is unbiased; that of two ECEs is biased.
 
     *Standard error.* With G_i the value's derivative by p_i - y_i, the variance is Σ G_i² π_i(1 - π_i) and that of the
     quadratic part of the noise, which is at most 2 (Σ π(1 - π) / n²)². For π(1 - π) of an event the larger of two
-    values is taken: that of its forecast, and that observed in its coarse cell with one more one and zero. With the
-    values observed in fine cells alone, and one expected one, the interval of `gain` held the truth in half of the
-    cases.
+    values is taken: that of its forecast, and that observed in its coarse cell with one more one and one more zero.
+    With values observed in fine cells only, and a single expected one, the interval of `gain` held the truth in half of
+    the cases.
 
     References
     ----------
@@ -62,11 +62,11 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
 
 
 def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> TwoBin:
-    """Return the same from sums.
+    """Return the averaged two-bin error from sums.
 
     ``zeros, ones``: events of each fine cell by outcome, [cells].
     ``exact``: Σ(p - y) of each coarse cell, [19].
-    ``implied``: Σ p(1 - p) of all.
+    ``implied``: Σ p(1 - p) over all events.
     """
     events = zeros + ones
     n = float(events.sum())
@@ -78,7 +78,7 @@ def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> Tw
     below = np.concatenate(([0.0], np.cumsum(off))) / n
     above = below[-1] - below
     value = float(_SHARES @ (below**2 + above**2))
-    # The derivative by the sum of a cell, which lies below the edges after it and above those before.
+    # The derivative by the sum of a cell. The cell lies below the edges after it, and above those before it.
     after = np.cumsum((_SHARES * below)[::-1])[::-1]
     before = np.cumsum(_SHARES * above)
     slope = 2.0 / n * (after[1:] + before[:-1])

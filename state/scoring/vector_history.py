@@ -22,9 +22,9 @@ from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
 
-#: Events in a window. Late outcomes make levels swing within hundreds of events, which a longer window would hide.
+#: Events in a window. Late outcomes make levels swing within hundreds of events; a longer window would hide this.
 WINDOW = 500
-#: Events between looks at the alarm, so that errors that end within a window are found, too.
+#: Events between looks at the alarm, so that errors that end within a window are also found.
 LOOK: Final = 100
 #: Log of 10, because windows of probabilities are ten times as long. The recent alarm needs ten times the evidence to
 #: have as few false alarms per event.
@@ -47,12 +47,12 @@ class VectorHistory(Windows[Any]):
     Notes
     -----
     Events are added to the scores of all events and to the tally of the present window. A window has `WINDOW` events.
-    Its tally is kept as one of the last `RECENT`. Its error is that of coverage, or the calibration error of the
+    The tallies of the last `RECENT` windows are kept. Its error is that of coverage, or the calibration error of the
     likeliest class (`tallies`).
 
-    **Alarm.** Of numbers the hypothesis is that an outcome lies below the quantile of level τ with chance τ, of classes
-    that class k has the chance p_k. For numbers there are bets on each level, for classes on the likeliest class by
-    bins; of the bets on all events, half are on single classes, each as one cell. There is a look every `LOOK` events.
+    **Alarm.** For numbers, the hypothesis is that an outcome lies below the quantile of level τ with chance τ; bets are
+    on each level. For classes, it is that class k has the chance p_k; bets are on the likeliest class by bins, and half
+    of the bets on all events are on single classes, each as one cell. There is a look every `LOOK` events.
 
     **Recent alarm.** A gambler stops after `RECENT` more windows, 4,000 events. The alarm is half the mean of the
     wealths, divided by ten. It reaches 1/α only if one of them reaches 20/α, which each does by chance with probability
@@ -104,22 +104,22 @@ class VectorHistory(Windows[Any]):
 
     @classmethod
     def of(cls, served: Classwise | Quantiles) -> Self:
-        """Return the history of no events, for forecasts that are answered like this one."""
+        """Return an empty history, for forecasts of the same shape as this one."""
         return cls(QuantileScores(served.levels) if isinstance(served, Quantiles) else ClassScores(len(served)))
 
     @property
     def n(self) -> int:
-        """Events observed, but for those of a warm-up."""
+        """Number of events observed, except those of a warm-up."""
         return self.total.n
 
     @property
     def recent(self) -> list[Tally]:
-        """The last windows that are closed, at most `RECENT`, the latest first."""
+        """The last closed windows, at most `RECENT`, the latest first."""
         return [each for each in self._past[::-1] if each.n]
 
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: VectorScores, partitions: int) -> Self:
-        """Return the history that goes on for several others, as `state.scoring.history.History.resumed` does."""
+        """Return a history that continues several others, as `state.scoring.history.History.resumed` does."""
         made = cls(rest)
         none = made.present.zero()
         made._past = [none, last(before) or none]
@@ -151,7 +151,7 @@ class VectorHistory(Windows[Any]):
     def revise(
         self, raw: Classwise | Law, served: Classwise | Quantiles, key: bytes, was: float, y: float, window: int
     ) -> bool:
-        """Give an event another label, as `state.scoring.history.History.revise`."""
+        """Change the label of an event, as `state.scoring.history.History.revise` does."""
         found = self._of(window)
         for label, sign in ((was, -1), (y, 1)):
             self._add(raw, served, label, key, sign, found, window)
@@ -212,7 +212,7 @@ class VectorHistory(Windows[Any]):
         return found
 
     def ordered(self) -> list[float]:
-        """Return for each kind the sums of `auc`, with the present window: see `state.scoring.order.within`."""
+        """Return for each kind the sums that `auc` needs, with the present window: see `state.scoring.order.within`."""
         now = [each for counts in self._counts for each in within(ranking.ranking([counts]))]
         return list(map(add, self._order, now)) if now else self._order[:]
 
@@ -297,7 +297,7 @@ class VectorHistory(Windows[Any]):
 
 
 def alike(found: Iterable[VectorHistory]) -> list[VectorHistory]:
-    """Return those histories of partitions, at least one, that can be added: of the shape with most events.
+    """Return those histories of partitions that can be added (at least one): those with the shape that has most events.
 
     Shapes differ while a new configuration serves only some partitions.
     """
@@ -308,10 +308,10 @@ def alike(found: Iterable[VectorHistory]) -> list[VectorHistory]:
 
 
 def auc(histories: Iterable[VectorHistory], kind: Alarmed) -> Estimate:
-    """Return the chance that a right answer had a higher probability than a wrong one of its window; NaN of numbers.
+    """Return the chance that a right answer had a higher probability than a wrong one in its window; NaN for numbers.
 
-    An answer is the class of the highest probability, and right if it occurred. The error is that of independent
-    windows.
+    An answer is the class with the highest probability. It is right if that class occurred. The error assumes
+    independent windows.
     """
     start = 3 * KINDS.index(kind)
     sums = zip(*(each.ordered()[start : start + 3] for each in histories), strict=True)

@@ -1,4 +1,4 @@
-"""The warm-up of a configuration: which forecasts belong to it, and their outcomes, apart from all scores."""
+"""The warm-up of a configuration: which forecasts belong to it; and their outcomes, which no scores count."""
 
 from struct import Struct
 from typing import Any, ClassVar, Final, Self, cast
@@ -9,9 +9,9 @@ from state.scoring.cells import Bin, grain
 
 #: Distance within which a served score is the raw one: maps that have learnt nothing round differently.
 SAME: Final = 1e-9
-#: Outcomes after which a warm-up ends although raw scores are served: there is no evidence against them.
+#: Outcomes after which a warm-up ends although raw scores are served: there was no evidence against them.
 LONGEST: Final = 5000
-#: Outcomes of a segment's own warm-up, after the stream's.
+#: Outcomes in a segment's own warm-up, after the stream's.
 OF_SEGMENT: Final = 250
 
 _SUMS: Final = Struct("<Q3d")
@@ -40,8 +40,8 @@ class WarmUp:
     Each forecast counts as one binary event with a probability: for a probability the event itself, for classes that
     the likeliest one occurs, for numbers that the outcome lies below the median.
 
-    Bytes, little-endian: n (u64), Σp, Σy, Σp² (f64 each). Sums are rounded as in `state.scoring.scores`, so a revised
-    label leaves no trace of the one before.
+    Bytes, little-endian: n (u64), Σp, Σy, Σp² (f64 each). Sums are rounded as in `state.scoring.scores`, so a revision
+    leaves no trace of the old label.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class WarmUp:
         return self._joined(other, 1)
 
     def __sub__(self, other: Self) -> Self:
-        """Return the sums of ``self`` without those of ``other``, which must be a part of them."""
+        """Return the sums of ``self`` without those of ``other``, which must be a subset."""
         return self._joined(other, -1)
 
     def _joined(self, other: Self, sign: int) -> Self:
@@ -118,7 +118,7 @@ class WarmUp:
 class SegmentWarmUp:
     """The warm-up of a segment: `OF_SEGMENT` outcomes after the stream's, and the forecasts answered until then.
 
-    At first a new segment is served by what other segments have taught, so its first forecasts may be far off until its
+    At first a new segment is served what other segments have taught, so its first forecasts may be far off until its
     own outcomes come. These forecasts count in the stream's scores, but not in the segment's.
 
     Notes
@@ -131,13 +131,13 @@ class SegmentWarmUp:
     SIZE: ClassVar[int] = _SEGMENT.size
 
     def __init__(self, outcomes: int = 0, since: int = 0) -> None:
-        #: Outcomes counted, until it is over.
+        #: Outcomes counted until the warm-up is over.
         self.outcomes = outcomes
-        #: The partition's count of applied records from which answers count; 0 before it is over.
+        #: Answers count from this count of applied records of the partition on; 0 before the warm-up is over.
         self.since = since
 
     def admits(self, born: int, applied: int) -> bool:
-        """Whether an outcome counts in the segment's scores; if not, it brings the end of the warm-up nearer.
+        """Whether an outcome counts in the segment's scores. If not, it brings the end of the warm-up nearer.
 
         ``born`` and ``applied``: the partition's count of applied records when its forecast was answered, and now.
         """
@@ -153,7 +153,7 @@ class SegmentWarmUp:
         return 0 < self.since <= born
 
     def joined(self, other: "SegmentWarmUp") -> "SegmentWarmUp":
-        """Return the warm-up of a segment over two partitions: over if it is over in one."""
+        """Return the warm-up of a segment over two partitions. It is over if it is over in one of them."""
         return SegmentWarmUp(self.outcomes + other.outcomes, max(self.since, other.since))
 
     def encode(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Weighted sums: an event counts by its weight, such as an amount, and by how many forecasts it stands for."""
+"""Weighted sums: an event counts by its weight, such as an amount, and by the number of forecasts it stands for."""
 
 import math
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from state.scoring.segment_scores import BANDS, EDGES
 from state.scoring.wilson import Interval
 from state.scoring.windows import KINDS, Alarmed
 
-#: Largest weight of a forecast. The sum of squares of weight times forecasts that a label stands for is then finite.
+#: Largest weight of a forecast. It keeps the sum of squares finite when a label stands for many forecasts.
 LARGEST: Final = 1e9
 #: Standard errors on either side of a bias.
 _WIDE: Final = 1.96
@@ -37,17 +37,17 @@ class Weighted(Encoded):
 
     Notes
     -----
-    An event has the weight w = a min(1 / q, 50). a is the stream's ``weight``, 1 without; q is the chance of its label,
-    1 if not known (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came true of all
-    forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz & Thompson's
+    An event has the weight w = a min(1 / q, 50). a is its ``weight``, 1 if the stream has none; q is the chance of its
+    label, 1 if unknown (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came true over
+    all forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz & Thompson's
     estimate.
 
     All events count, also those of the warm-up and those that teach nothing. A forecast falls into one of 14 bands, see
-    `state.scoring.segment_scores.EDGES`. A revised label leaves no trace but that of rounding.
+    `state.scoring.segment_scores.EDGES`. A revision leaves no trace of the old label, except for rounding.
 
-    *Variance.* That of Σ w (p - y) is taken as the larger of Σ (w (p - y))² and Σ w² p (1 - p), what it is if forecasts
-    are right. The first alone is too small while few ones have come: of 2,000 forecasts at a rate of .02, with amounts
-    as weights, its interval held the truth in .82 to .92 of the cases.
+    *Variance.* The variance of Σ w (p - y) is taken as the larger of Σ (w (p - y))² and Σ w² p (1 - p), its value if
+    forecasts are right. The first alone is too small while few ones have come: for 2,000 forecasts at a rate of .02,
+    with amounts as weights, its interval held the truth in .82 to .92 of the cases.
 
     Bytes, little-endian: Σ w², Σ (w (p - y))² of raw and of served, Σ w² p (1 - p) of raw and of served (f64 each), a
     mask (u32) of the bands that have events, bit b for band b of raw, bit 14 + b of served; then for each set bit, in
@@ -80,7 +80,7 @@ class Weighted(Encoded):
             self._squares[3 + book] += w * w * forecast * (1.0 - forecast)
 
     def revise(self, raw: float, p: float, was: float, y: float, w: float) -> None:
-        """Give an event that was observed another label."""
+        """Change the label of an event that was observed."""
         for book, forecast in enumerate((raw, p)):
             self._sums[book * _BOOK + bisect_right(EDGES, forecast) * _SUMS + 3] += w * (y - was)
             change = (w * (forecast - y)) ** 2 - (w * (forecast - was)) ** 2
@@ -137,7 +137,7 @@ class Weighted(Encoded):
         return Interval(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:
-        """Return the weighted calibration error over the bands, Σ |Σ w (p - y)| / Σ w, in [0, 1]; NaN without."""
+        """Return the weighted calibration error over bands, Σ |Σ w (p - y)| / Σ w, in [0, 1]; NaN without weight."""
         start = KINDS.index(kind) * _BOOK
         sums = self._sums[start : start + _BOOK]
         return self._share(sum([abs(wp - wy) for wp, wy in zip(sums[2::_SUMS], sums[3::_SUMS], strict=True)]))

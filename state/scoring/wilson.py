@@ -1,4 +1,4 @@
-"""95 % intervals; for a share Wilson's."""
+"""95 % intervals. For a share it is Wilson's."""
 
 import math
 from typing import Final, NamedTuple

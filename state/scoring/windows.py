@@ -1,4 +1,4 @@
-"""Windows of a stream's resolved events, with alarms: the part that is the same for every kind of forecast."""
+"""Windows of a stream's resolved events, with alarms: the part that every kind of forecast shares."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, Self, Typ
 from state.scoring.alarm import log_share, log_sum
 from state.scoring.warm_up import WarmUp
 
-#: The kinds that are probabilities, so that they can have an alarm: see `state.scoring.alarm`.
+#: The kinds that are probabilities and so can have an alarm, see `state.scoring.alarm`.
 Alarmed = Literal["raw", "calibrated"]
 KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
 #: Closed windows that the recent alarm covers.
 RECENT: Final = 8
 
 Wealth = Mapping[Alarmed, float]
-#: The wealth of closed windows, and the largest one, before any was closed.
+#: The wealth of closed windows, and the largest wealth, before any window was closed.
 _NOT_WON: Final[Wealth] = dict.fromkeys(KINDS, -math.inf)
 _NOTHING_YET: Final[Wealth] = dict.fromkeys(KINDS, 0.0)
 #: Logs of the summed wealth of closed windows and of the largest wealth at a look, for raw and for calibrated.
@@ -25,7 +25,7 @@ WEALTH: Final = Struct("<4d")
 
 
 class Tally(Protocol):
-    """Sums over a stretch of events that give its error and its evidence."""
+    """Sums over a stretch of events. They give its error and its evidence."""
 
     @property
     def n(self) -> int:
@@ -48,7 +48,7 @@ T = TypeVar("T", bound=Tally)
 
 
 class Window(NamedTuple):
-    """A complete window: its number on its partition, from 0, and its scores."""
+    """A complete window: its number on its partition (from 0) and its scores."""
 
     number: int
     scores: Any
@@ -60,23 +60,23 @@ class Windows(Generic[T]):
     ``empty``: the sums of no events.
     ``ranked``: the kinds whose worst window is kept.
     ``doubt``: what is subtracted from the recent alarm, in nats.
-    ``none``: the worst windows of a history without any, by kind; None: they are made.
+    ``none``: by kind, the worst windows of a history that has none yet; None: make them.
 
     Notes
     -----
-    Events are added to the present window. A window that has all its events is closed: it is the last one, and the
-    worst window of a kind if its error is the largest so far. Windows are counted in events, so they do not depend on
+    Events are added to the present window. A window that has all its events is closed. Then it is the last window, and
+    also the worst of a kind if its error is the largest so far. Windows are counted in events, so they do not depend on
     batches.
 
     **Alarm.** The gambler of `alarm` divides the wealth. One half bets on all events together and finds a small lasting
-    bias. Of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone and finds later errors. Shares of later
-    windows wait. With E the wealth on a stretch of events and w the present window, the wealth is
+    bias. Of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone and finds later errors. The shares of
+    later windows are not staked yet. With E the wealth on a stretch of events and w the present window, the wealth is
 
         (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2.
 
     It starts at 1, and P(it ever reaches 1/α) <= α. The largest wealth at a look is kept, so an alarm stays.
 
-    **Anew.** `begin_anew` forgets all wealth: the alarm is then one of later events alone. The moment must not be
+    **Anew.** `begin_anew` forgets all wealth. The alarm then depends on later events alone. The moment must not be
     chosen by what comes after it.
 
     **Recent alarm.** This alarm ends some time after an error has ended. A gambler starts with every window and stops
@@ -88,8 +88,8 @@ class Windows(Generic[T]):
     depend on its value. If ones come first (a chargeback comes, its absence expires), the alarm fires on calibrated
     forecasts.
 
-    **Revisions.** Sums that hold the event's window are corrected. The wealth from bets on earlier windows and the
-    choice of the worst window are not.
+    **Revisions.** Sums that include the event are corrected. The wealth from bets on earlier windows and the choice of
+    the worst window are not.
     """
 
     __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
@@ -101,22 +101,22 @@ class Windows(Generic[T]):
         self.present = empty
         #: Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
         self.warm_up = WarmUp()
-        #: The number of closed windows, which is also the number of the present one.
+        #: The number of closed windows, which is also the index of the present one.
         self.windows = 0
 
         self._doubt = doubt
-        #: Events in the present window, and the window from which the alarms count: see `begin_anew`.
+        #: Number of events in the present window; and the window from which the alarms count, see `begin_anew`.
         self._events = 0
         self._start = 0
         #: By kind: the worst window, the logs of the summed wealth of closed windows and of the largest wealth at a
-        #: look. Replaced, never changed: all new histories share theirs.
+        #: look. They are replaced, never changed: all new histories share them.
         self._worst: Mapping[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero())) if none is None else none
         self._won: Wealth = _NOT_WON
         self._most: Wealth = _NOTHING_YET
 
     @property
     def n(self) -> int:
-        """Events observed, but for those of a warm-up."""
+        """Number of events observed, except those of a warm-up."""
         raise NotImplementedError
 
     def _last(self) -> T | None:
@@ -132,17 +132,17 @@ class Windows(Generic[T]):
         raise NotImplementedError
 
     def _log_whole(self, kind: Alarmed) -> float:
-        """Return the log of the wealth of bets on all events together, since the alarms count."""
+        """Return the log of the wealth of bets on all events together, from where the alarms count."""
         raise NotImplementedError
 
     def _log_recent(self, kind: Alarmed, windows: int) -> list[float]:
-        """Return log wealths of gamblers: who started with the present window, and with each of ``windows`` before."""
+        """Return the log wealth of gamblers: who began with the present window, and with each of ``windows`` before."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:
         """Let the alarms count from the next event on, as if none had come before.
 
-        A window that has begun is closed early, and can be neither the worst window nor be compared with it.
+        A window that has begun is closed early. It cannot be the worst window.
         """
         if self._events:
             self._close(ranked=False)
@@ -151,7 +151,7 @@ class Windows(Generic[T]):
         self._forget()
 
     def _forget(self) -> None:
-        """Let bets on all events together begin with the next one."""
+        """Let the bets on all events together begin with the next event."""
         raise NotImplementedError
 
     def _close(self, *, ranked: bool = True) -> None:
@@ -173,14 +173,14 @@ class Windows(Generic[T]):
         self._most = {kind: max(self._most[kind], self.log_wealth(kind)) for kind in KINDS}
 
     def _of(self, window: int) -> list[T]:
-        """Return the sums that hold an event of a window; ValueError if the window does not exist yet."""
+        """Return the sums that include an event of a window; ValueError if the window does not exist yet."""
         if not 0 <= window <= self.windows:
             raise ValueError(f"an event of window {window} in a history of {self.windows} windows")
         if window == self.windows:
             return [self.present]
         ranked = [each.scores for each in self._worst.values() if each.number == window and each.scores.n]
         found = [*self._kept(window), *ranked]
-        return list({id(each): each for each in found}.values())  # the worst window may be among the last
+        return list({id(each): each for each in found}.values())  # the worst window may also be among the last
 
     @property
     def last(self) -> Window | None:
@@ -189,15 +189,15 @@ class Windows(Generic[T]):
         return None if scores is None else Window(self.windows - 1, scores)
 
     def worst(self, kind: Any) -> Window | None:  # noqa: ANN401 - one of ``ranked``
-        """Return the complete window with the largest error, of equal ones the earliest; None before the first."""
+        """Return the complete window with the largest error (of equal ones, the earliest); None before the first."""
         return self._worst[kind] if self._worst[kind].scores.n else None
 
     def _go_on(self, before: Sequence[Self], none: T, partitions: int) -> None:
         """Continue several others, of partitions that no longer exist.
 
-        The first windows hold their events that are not observed here: each kind's worst window, or ``none``. The
-        alarms start with what all others together had reached, and count from the next window on. ``partitions`` is the
-        new number of histories.
+        Events of theirs that are not observed here go to the first windows: to each kind's worst window, or to
+        ``none``. The alarms start with what the others together had reached, and count from the next window on.
+        ``partitions`` is the new number of histories.
         """
         self.windows = self._start = len(self._worst)
         found = {kind: worst(before, kind) for kind in self._worst}
@@ -238,7 +238,7 @@ class Windows(Generic[T]):
 
 
 def overall(found: Sequence[Any]) -> Any:  # noqa: ANN401 - as the histories have them
-    """Return the scores of all events of histories that can be added, at least one."""
+    """Return the scores of all events of one or more histories that can be added."""
     return reduce(add, [each.total for each in found])
 
 
@@ -258,8 +258,8 @@ def log_alarm(found: Sequence[Windows[Any]], kind: Alarmed) -> float:
     """Return the log of the alarm over several partitions, at least one.
 
     Each alarm ever reaches K/α with probability at most α/K, even if partitions are dependent. So by the union bound,
-    the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is valid,
-    too, but may fall. Their product needs independent partitions.)
+    the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is also
+    valid, but may fall. Their product needs independent partitions.)
     """
     return max([each.log_alarm(kind) for each in found]) - math.log(len(found))
 

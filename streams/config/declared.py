@@ -19,7 +19,7 @@ from streams.sources import carrying
 from streams.sources.modes import Source
 from streams.sources.registry import Registry
 
-#: Most addresses of brokers.
+#: The most addresses of brokers.
 BROKERS = 100
 #: Formats of outputs.
 OUTPUT_FORMATS = ("json", "avro")
@@ -33,7 +33,7 @@ def _text(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    """Return a topic's name, short enough for the suffixes that Faust appends."""
+    """Return a topic's name if it is short enough for the suffixes that Faust appends."""
     name = _text(value)
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", name) or name in (".", ".."):
         raise ValueError("must be 1 to 200 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
@@ -103,11 +103,11 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Coin:
-    """The secret that keys the draws. Every worker of a group needs the same."""
+    """The secret that keys the draws. All workers of a group need the same one."""
 
     key: str | None = variables.variable(
         "COIN_KEY",
-        "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them",
+        "Secret that keys the draws, 16 to 64 bytes: without it, event ids reveal them",
         in_file="this secret",
     )
 
@@ -116,7 +116,7 @@ class Coin:
             raise ValueError("TRUEUP_COIN_KEY must have 16 to 64 bytes")
 
 
-#: Variables that are fields of other classes, in the order of the reference.
+#: Variables that are fields of other classes, in the order of the reference page.
 GROUPS = (Security, Access, Coin, Registry)
 
 
@@ -249,12 +249,12 @@ class Declared:
     access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
     sources: tuple[Source, ...] = ()
-    #: Headers that go on from forecasts to answers, for forecasts that no source maps.
+    #: Headers that are copied from forecasts to answers, for forecasts that no source maps.
     carry_headers: tuple[str, ...] = carrying.TRACE
-    #: Topic to which a router sends outcomes; empty: these are not a router's settings.
+    #: Topic to which a router sends outcomes; empty unless these are a router's settings.
     routed: str = ""
     #: Only in a router's settings: topics that intake reads.
     taken_in: tuple[str, ...] = ()
     registry: Registry = field(default_factory=Registry)
-    #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are plain JSON.
+    #: Ids of the outputs' schemas by their topics' labels, once known; empty: outputs are plain JSON.
     schema_ids: Mapping[str, int] = field(default_factory=dict)

@@ -10,12 +10,12 @@ from state.policy_checks import ARRIVAL, MATURITY
 from streams.config import in_force, variables
 from streams.config.settings import Settings
 
-#: Stands in place of a secret that is set.
+#: Is shown in place of a secret.
 HIDDEN: Final = "(set)"
 
 
 def shown(settings: Settings) -> dict[str, str]:
-    """Return every setting by its variable, in the order of the reference; empty for none, `HIDDEN` for a secret."""
+    """Return every setting by its variable, in the order of the reference; empty if not set, `HIDDEN` for a secret."""
     found: dict[str, str] = {}
     for held in (settings, settings.security, settings.access, settings.registry):
         found |= variables.values(held, HIDDEN)
@@ -24,7 +24,7 @@ def shown(settings: Settings) -> dict[str, str]:
 
 
 def policies(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the calibrator of each pattern of streams; ``*``: every stream that no pattern matches."""
+    """Return the calibrator for each pattern of streams; ``*`` stands for all streams that match no other pattern."""
     return {
         pattern: {
             **in_force.plain(policy),
@@ -38,18 +38,18 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def unmapped(settings: Settings) -> dict[str, str]:
-    """Return by pattern why streams have no map; empty if no maps are written."""
+    """Return why streams have no map, by pattern; empty if no maps are written."""
     if settings.maps is None:
         return {}
     return {pattern: why for pattern, policy in _patterns(settings) if (why := maps.why_not(policy))}
 
 
 def covered(settings: Settings) -> dict[str, str]:
-    """Return each pattern that never applies, with an earlier one that matches the same streams."""
+    """Return each pattern that never applies, with the earlier pattern that matches the same streams."""
     found: dict[str, str] = {}
     before: list[str] = []
     for pattern, _ in settings.policies.patterns:
-        # The later pattern is matched as text: only a * of the earlier one matches its wildcards.
+        # The later pattern is matched as if it were a name: only a * of the earlier one matches its wildcards.
         text = re.sub(r"\[!?\]?[^]]*\]", "?", pattern)
         by = [each for each in before if not ({*"?["} & {*each} and {*"*?"} & {*text})]
         if (first := next((each for each in by if fnmatchcase(text, each)), None)) is not None:
@@ -77,14 +77,14 @@ def fingerprint(settings: Settings) -> str:
 
     All workers of a group should show it.
 
-    It is 8 hex digits; with intake also a hyphen, and 8 digits of the hash of intake's mapping.
+    It is 8 hex digits. With intake, a hyphen and 8 digits of the hash of intake's mapping follow.
     """
     made = [in_force.described(settings), *([in_force.mapping(settings)] if settings.has_intake else [])]
     return "-".join(in_force.digest(each)[:8] for each in made)
 
 
 def _patterns(settings: Settings) -> list[tuple[str, Policy]]:
-    """Return the patterns of the file and, unless it has a ``*`` of its own, the default of all other streams."""
+    """Return the patterns of the file; unless it has ``*``, also the default for all other streams."""
     found, default = [*settings.policies.patterns], settings.policies.default
     if default is not None and all(pattern != "*" for pattern, _ in found):
         found.append(("*", default))

@@ -13,15 +13,15 @@ class FollowingContext(ssl.SSLContext):
     """A TLS context that uses the present content of its files for each new connection.
 
     asyncio and sockets ask a context once for each connection (``wrap_bio``, ``wrap_socket``). Then this context looks
-    whether a file has changed, and if so makes a new one to delegate to. If that fails, as between the renewals of a
-    certificate and of its key, the last good one stays in use, and the log says why. Open connections stay as they are.
+    whether a file has changed. If so, it makes a new inner context. If that fails, as between the renewals of a
+    certificate and of its key, the last good one stays in use, and the log says why. Open connections do not change.
 
     ``make``: makes an ordinary context from the files; raises ValueError if it cannot.
     ``files``: the files that it reads; None where one is not set.
     """
 
     def __new__(cls, make: Callable[[], ssl.SSLContext], files: Iterable[str | None]) -> Self:  # noqa: ARG004 - as `__init__`
-        """Return a context that is never used itself."""
+        """Return a context that is itself never used."""
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, make: Callable[[], ssl.SSLContext], files: Iterable[str | None]) -> None:
@@ -50,7 +50,7 @@ class FollowingContext(ssl.SSLContext):
         return self._good
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return a value that changes when a file changes; it has None for a missing file."""
+        """Return a value that changes when a file changes. It contains None for a missing file."""
         return [_mark(file) for file in self._files]
 
 

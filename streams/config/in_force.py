@@ -1,8 +1,8 @@
 """The record of the configuration in force in a partition, written by a worker, a router or an intake that takes it up.
 
 Answers depend on the streams file and on a few settings, and both change. So a worker writes its configuration, and the
-offsets from which it holds, before its first answer. An audit derives every answer under the configuration in force
-then. A router does the same for routes and labels, and an intake for source partitions.
+offsets from which it holds, before its first answer. An audit derives every answer under the configuration that was in
+force then. A router does the same for routes and labels, and an intake for source partitions.
 
 The topic is compacted and keeps every record: each key is written once, and keys of configurations always have the same
 value. Records are ordered by ``claim``, the offset of the worker's claim in the changelog, so a late one is still
@@ -29,18 +29,18 @@ from streams.sources.modes import Mode
 T = TypeVar("T")
 
 VERSION: Final = 1
-#: The settings that decide answers, beside the streams file.
+#: The settings, beside the streams file, that decide answers.
 LIMITS: Final = ("record_bytes", "id_bytes", "ahead_seconds", "letter_bytes", "unpacked_bytes")
 #: Key prefixes of the records of workers and routers.
 WORKER: Final = b"taken-up/"
 ROUTER: Final = b"routed/"
 _MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
-#: Key of the record that says what a partition began with, and key prefixes of the first rows of worker and router.
+#: Key of the record that says what a partition began with. Key prefixes of the first rows, of worker and router.
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
 LOADED_ROUTE: Final = b"loaded-route/"
-#: All keys of first rows begin with one of these. There are as many rows as in a state.
+#: All keys of first rows begin with one of these. There are as many first rows as rows in a state.
 FIRST_ROWS: Final = (LOADED_ROW, LOADED_ROUTE)
 
 
@@ -49,7 +49,7 @@ class InForceError(ValueError):
 
 
 class OtherArithmeticError(InForceError):
-    """The answers were computed by another version of the arithmetic, `version`, than this build's."""
+    """The answers were computed by version `version` of the arithmetic, which is not this build's."""
 
     def __init__(self, name: str, version: int) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class OtherArithmeticError(InForceError):
 
 
 class _Configured:
-    """A record of a configuration in force, with its hash."""
+    """A configuration in force, with its hash."""
 
     configuration: bytes
 
@@ -76,7 +76,7 @@ class InForce(_Configured):
 
     #: Offset of the worker's claim in the changelog. A later claim has a larger one.
     claim: int
-    #: Number of records of both inputs that had been applied before.
+    #: Number of records of both inputs applied before that.
     applied: int
     #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
@@ -91,7 +91,7 @@ class InForce(_Configured):
 class Mapped(_Configured):
     """The configuration of an intake for a source partition, and since when it holds."""
 
-    #: The source partition, and the topic's id as the brokers give it.
+    #: The source partition, and its topic's id as the brokers give it.
     topic: str
     topic_id: str
     partition: int
@@ -99,7 +99,7 @@ class Mapped(_Configured):
     since: int
     #: Canonical JSON from `mapping`.
     configuration: bytes
-    #: Who took the partition up, and when (ISO 8601); for people.
+    #: Who took the source partition up, and when (ISO 8601); for people.
     owner: str = ""
     at: str = ""
 
@@ -112,7 +112,7 @@ def digest(configuration: bytes) -> str:
 def described(settings: Settings) -> bytes:
     """Return all settings that decide answers, as canonical JSON.
 
-    Defaults are written out, because a later version may have others.
+    Defaults are included, because a later version may have others.
     """
     found = _described(settings) | {"arithmetic": ARITHMETIC}
     if settings.direct is not None:
@@ -121,15 +121,15 @@ def described(settings: Settings) -> bytes:
 
 
 def mapping(settings: Settings) -> bytes:
-    """Return all settings that decide what intake makes of source records, as canonical JSON."""
+    """Return all settings that decide how intake maps source records, as canonical JSON."""
     found = _described(settings)
-    del found["coin"]  # it draws no answer
+    del found["coin"]  # intake draws nothing
     found["sources"] = _sources(mode for mode in settings.modes if not mode.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
 def _sources(modes: Iterable[Mode]) -> str:
-    """Return sources as text. It keeps the order of tables and of their keys, as the mapped records depend on it."""
+    """Return sources as text. The order of tables and of their keys is kept, because mapped records depend on it."""
     return orjson.dumps(source_config.plain(modes)).decode()
 
 
@@ -182,7 +182,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
 
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`
     """Return settings with other policies and limits."""
-    # Today's batch size must not refuse them: it decides no answer, so it is made large enough for every check.
+    # The batch size decides no answer. So it is made large enough for every check.
     return replace(settings, policies=policies, batch_bytes=sys.maxsize, checkpoint_bytes=2 * sys.maxsize, **limits)
 
 
@@ -198,14 +198,14 @@ def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
 
 
 def _policy(made: Mapping[str, Any]) -> Policy:
-    """Return the policy from the JSON form of `plain`."""
+    """Return the policy that `plain` described in JSON."""
     of: dict[str, Callable[..., Any]] = {"bands": Bands, "points": Points}
     read = {name: of[name](**value) if value and name in of else value for name, value in _tuples(made).items()}
     return Policy(**read | {"shadow": tuple(Challenger(**each) for each in read["shadow"])})
 
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401 - of JSON
-    """Return a value of JSON with tuples instead of lists."""
+    """Return a JSON value with tuples instead of lists."""
     if isinstance(value, dict):
         return {name: _tuples(each) for name, each in value.items()}
     return tuple([_tuples(each) for each in value]) if isinstance(value, list) else value
@@ -217,7 +217,7 @@ def _tuples(value: Any) -> Any:  # noqa: ANN401 - of JSON
 def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
     """Return the records to append, key and value, in order: first the parts of the configuration, then the record.
 
-    ``room``: most bytes of a part.
+    ``room``: largest size of a part, bytes.
     ``kind``: `WORKER` or `ROUTER`.
     """
     said = {"claim": now.claim, "applied": now.applied, "next": now.next}
@@ -245,7 +245,7 @@ def _part(name: str, count: int, n: int) -> bytes:
 def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKER) -> list[InForce]:
     """Return the configurations in force of a partition, the oldest first.
 
-    Raises InForceError if a record is not one of `records`, or one is missing.
+    Raises InForceError if a record does not come from `records`, or if one is missing.
 
     ``found``: all records of the topic's partition, key and value, in any order.
     ``kind``: `WORKER` or `ROUTER`.
@@ -279,7 +279,7 @@ def _mapped(said: dict[str, Any], whole: bytes) -> Mapped:
 def _read(
     found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes, make: Callable[[dict[str, Any], bytes], T]
 ) -> list[T]:
-    """Return one object for each record of a kind, made by ``make`` of the record and its configuration."""
+    """Return an object for each record of a kind, made by ``make`` from the record and its configuration."""
     kept = {key: value for key, value in found if key is not None and value is not None}
     made = []
     for key, value in kept.items():
@@ -292,7 +292,7 @@ def _read(
 
 
 def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes]:
-    """Return a record's fields, and the configuration that it names."""
+    """Return the fields of a record, and the configuration to which it refers."""
     said = orjson.loads(value)
     if said["version"] != VERSION:
         raise InForceError(f"record {key.decode()} has version {said['version']}, this program reads {VERSION}")

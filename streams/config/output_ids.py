@@ -1,6 +1,6 @@
 """The schemas of outputs in the registry: registered, or looked up, before the first record is written.
 
-The ids are asked for once, when a process starts. After that nothing depends on the registry.
+A process asks for the ids once, when it starts. After that nothing depends on the registry.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
-#: The value of `Settings.output_register` with which nothing is registered.
+#: The value of `Settings.output_register` that registers nothing.
 _NO: Final = "no"
 
 
@@ -48,9 +48,9 @@ async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: a
 async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: Wait | None = None) -> Settings:
     """Return the settings with the ids of the schemas of some outputs; unchanged if outputs are plain JSON.
 
-    Waits, and logs it, while the registry cannot be reached.
+    While the registry cannot be reached, it waits and logs that.
 
-    Raises SettingsError if the registry refuses a schema, or lacks one that must be there.
+    Raises SettingsError if the registry refuses a schema, or lacks a schema that must be there.
     """
     if settings.output_format == OUTPUT_FORMATS[0]:
         return settings
@@ -101,7 +101,7 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
 
 
 def _told(held: dict[str, Any] | None) -> str:
-    """Describe a subject's schema, with its kind if that is another."""
+    """Describe a subject's schema; include its kind if that is not Avro."""
     if held is None:
         return "has no schema"
     kind, name = held.get("schemaType") or AVRO, "another schema"

@@ -23,15 +23,15 @@ from streams.sources.formats import asks_registry
 from streams.sources.modes import Mode
 from streams.sources.registry import Registry
 
-#: Bytes of a changelog batch beside the largest row: for its key, the fence, and the batch's own overhead.
+#: Bytes of a changelog batch in addition to the largest row: for its key, the fence, and the batch's overhead.
 ROW_ROOM = 8192
-#: Longest streams file, bytes.
+#: Longest streams file, in bytes.
 STREAMS_BYTES = 1 << 20
 #: Suffix of a router's application id.
 _ROUTER = "-router"
-#: The settings that name topics of trueup's own.
+#: The settings that name trueup's own topics.
 TOPICS = ("forecasts", "outcomes", "calibrated", "resolved", "dead_letters", "maps")
-#: Longest name of a topic, characters.
+#: Longest name of a topic, in characters.
 TOPIC_CHARACTERS = 249
 
 
@@ -96,7 +96,7 @@ class Settings(Declared):
                     )
 
     def _check_rows(self) -> None:
-        """Refuse options with which a row may outgrow a batch of the changelog: a worker would stop for good."""
+        """Refuse options with which a row could outgrow a changelog batch: that would stop the worker for good."""
         most = self.batch_bytes - ROW_ROOM
         named = [(f'streams."{pattern}"', policy) for pattern, policy in self.policies.patterns]
         if self.policies.default is not None:
@@ -113,22 +113,22 @@ class Settings(Declared):
                     )
 
     def client_options(self) -> dict[str, Any]:
-        """Return the options of aiokafka's clients: where the brokers are, and who asks."""
+        """Return the options of aiokafka's clients: the addresses of brokers, and who asks."""
         return {"bootstrap_servers": ",".join(self.brokers), **self.security.client_options()}
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of fetched records that are held before fetching stops; input partitions have equal shares."""
+        """Bytes of fetched records at which fetching stops; input partitions have equal shares."""
         return self.memory_bytes // 12
 
     @property
     def rocksdb_bytes(self) -> int:
-        """RocksDB's memory: half for blocks, half for write buffers."""
+        """Memory of RocksDB: half for blocks, half for write buffers."""
         return self.memory_bytes // 3
 
     @property
     def streams_bytes(self) -> int:
-        """Memory for streams, as the engine holds them; partitions have equal shares."""
+        """Memory for streams, as objects of the engine; partitions have equal shares."""
         return self.memory_bytes - self.rocksdb_bytes - self.buffer_bytes
 
     @property
@@ -151,7 +151,7 @@ class Settings(Declared):
 
     @property
     def exposed(self) -> list[str]:
-        """What others on the network can read by these settings, with remedies."""
+        """What others on the network can read with these settings, and the remedies."""
         said = [self.security.exposed] if self.security.exposed else []
         if not self.on_loopback and self.access.username is None:
             place = f"{self.metrics_host}:{self.metrics_port}"
@@ -168,7 +168,7 @@ class Settings(Declared):
 
     @property
     def direct(self) -> Direct | None:
-        """The sources that a worker maps itself; None if there are none."""
+        """The sources that a worker maps itself; None without any."""
         found = [mode.source for mode in self.modes if mode.direct]
         if not found:
             return None
@@ -177,7 +177,7 @@ class Settings(Declared):
 
     @property
     def stages(self) -> "tuple[Settings, ...]":
-        """The settings of each stage that has state: of the worker, and of the router if there is an intake."""
+        """The settings of each stage that has state: of the worker, and with intake also of the router."""
         return (self, self.router) if self.has_intake else (self,)
 
     @property
@@ -192,12 +192,12 @@ class Settings(Declared):
 
     @property
     def attempt_seconds(self) -> float:
-        """Longest wait for one answer of one broker, s: a third, so that there is time to ask another."""
+        """Longest wait for one answer of one broker, s. It is a third, so that there is time to ask another broker."""
         return self.request_seconds / 3
 
     @property
     def routes(self) -> str:
-        """Topic of the routes: of each forecast that intake has sent, its event and its stream."""
+        """Topic of the routes: the event and the stream of each forecast that intake has sent."""
         return prefixed(self.topic_prefix, f"{self.app_id}-routes")
 
     @property
@@ -207,7 +207,7 @@ class Settings(Declared):
 
     @property
     def router(self) -> "Settings":
-        """The settings of the router: routes and labels are its inputs, and it has a group and a state of its own."""
+        """The settings of the router. Its inputs are routes and labels; it has a group and a state of its own."""
         return replace(
             self,
             app_id=f"{self.app_id}{_ROUTER}",
@@ -220,7 +220,7 @@ class Settings(Declared):
 
     @property
     def application(self) -> str:
-        """The application id that was set, in a router's settings too."""
+        """The application id as configured, also in a router's settings."""
         return self.app_id.removesuffix(_ROUTER) if self.routed else self.app_id
 
     @property
@@ -230,7 +230,7 @@ class Settings(Declared):
 
     @property
     def before(self) -> dict[str, tuple[str, ...]]:
-        """The consumer groups before this stage, in their order, each with the topics that it reads."""
+        """The consumer groups of the stages before this one, in order, each with the topics that it reads."""
         if self.routed:
             return {self.intake_group: self.taken_in} if self.taken_in else {}
         if not self._taken_in:
@@ -253,7 +253,7 @@ class Settings(Declared):
 
     @property
     def outputs(self) -> tuple[str, str, str]:
-        """Topics that each partition's worker writes alone: answers, resolved events, dead letters."""
+        """Topics that only the owner of a partition writes: answers, resolved events, dead letters."""
         return self.calibrated, self.resolved, self.dead_letters
 
     @property
@@ -273,12 +273,12 @@ class Settings(Declared):
         return frozenset((self.configurations, self.routes, self.labels, *of_stages))
 
     def named(self, topic: str) -> str:
-        """Return the full name of a topic that a user gives, which may lack the prefix if it is trueup's own."""
+        """Return the full name of a topic that a user named, perhaps without the prefix if it is trueup's own."""
         full = prefixed(self.topic_prefix, topic)
         return full if full in self.written.union(self.inputs) else topic
 
     def unpacks(self, topic: str) -> int | None:
-        """Return the most bytes to which a record batch of a topic may expand; None for topics that workers write."""
+        """Return the most bytes to which a record batch of a topic may unpack; None for topics that workers write."""
         return self.unpacked_bytes if topic in self.inputs else None
 
     @property
@@ -343,19 +343,18 @@ class Settings(Declared):
 
 
 def prefixed(prefix: str, topic: str) -> str:
-    """Return the name of one of trueup's topics with the prefix, which it may have already."""
+    """Return the name of one of trueup's topics with the prefix, which may be there already."""
     return topic if topic.startswith(prefix) else prefix + topic
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question whether the setting with the most similar name was meant; empty if none is similar."""
+    """Return a question: was the setting with the most similar name meant? Empty if no name is similar."""
     ends = [each.removeprefix("TRUEUP_") for each in known]
     near = get_close_matches(name.removeprefix("TRUEUP_"), ends, n=1)
     return f"did you mean TRUEUP_{near[0]}? " if near else ""
 
 
-#: Variables of the development broker, and the choice of the engine. Other modules read them, before there are
-#: settings.
+#: Variables of the development broker, and the choice of the engine. Other modules read them before there are settings.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 
 

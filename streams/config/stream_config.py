@@ -25,7 +25,7 @@ Table = Mapping[str, Any]
 class Key(NamedTuple):
     """A key of a table of the file."""
 
-    #: A value in TOML, and what it means.
+    #: A value in TOML, with its meaning.
     example: str
     meaning: str
     #: Reads the value under a name from a table; raises ValueError if it is not allowed.
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 
 def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
-    """Read the file's text; for the coin see `state.policy.build`.
+    """Read the file's text; for ``coin`` see `state.policy.build`.
 
     Raises ValueError if it is not TOML, or names something that is not a setting, a calibrator or an option.
     """
@@ -45,7 +45,7 @@ def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
 def loaded(text: str) -> dict[str, Any]:
     """Parse the file's text; raises ValueError if it is not TOML."""
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"))  # as Notepad begins a file
+        return tomllib.loads(text.removeprefix("\ufeff"))  # Notepad writes this at the beginning of a file
     except tomllib.TOMLDecodeError as exc:
         raise ValueError(f"the streams file is not TOML: {exc}") from exc
     except RecursionError:
@@ -70,7 +70,7 @@ def policies(table: Table, default_calibrator: str, coin: bytes = b"") -> Polici
 
 
 def example() -> str:
-    """Return a file that has every key, with what each means."""
+    """Return a file with every key and its meaning."""
     tables = {"": TOP, '[streams."fraud-*"]           # the first pattern that matches counts\n': STREAM}
     return "\n".join(head + "".join(_shown(name, key) for name, key in of.items()) for head, of in tables.items())
 
@@ -84,7 +84,7 @@ def duration(value: object) -> int:
 
 
 def _shown(name: str, key: Key) -> str:
-    """Return the lines of a key in the example; empty if it has none."""
+    """Return the lines of a key in the example; empty if the example does not show it."""
     first, *rest = f"{name} = {key.example}".split("\n")
     meaning = f"  # {key.meaning}" if key.meaning else ""
     return "".join(f"{line}\n" for line in (f"{first:<28}{meaning}".rstrip(), *rest)) if key.example else ""
@@ -119,7 +119,7 @@ _text, _flag, _whole, _table = (partial(_typed, kind) for kind in (str, bool, in
 
 
 def _later(table: Table, name: str) -> Any:  # noqa: ANN401 - not looked at
-    """Return a value that another module reads."""
+    """Return a value unread: another module reads it."""
     return table[name]
 
 

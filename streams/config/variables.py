@@ -10,14 +10,14 @@ log = logging.getLogger("trueup")
 
 T = TypeVar("T")
 
-#: Longest file of a secret, bytes: tokens that list groups take several kilobytes.
+#: Longest file of a secret, in bytes: a token that lists groups takes several kilobytes.
 _SECRET_BYTES: Final = 16_384
-#: Suffix of variables that name the file of a secret.
+#: Suffix of variables that name a secret's file.
 _FILE: Final = "_FILE"
 
 
 class Secret(str):
-    """A secret, the file from which it was read, and the last content of that file; see `now`."""
+    """A secret, the file it was read from, and the last content of that file; see `now`."""
 
     __slots__ = ("last", "path")
     path: Path
@@ -42,8 +42,8 @@ def now(held: str | None) -> str | None:
 def variable(name: str, meaning: str, default: str | None = None, *, in_file: str = "") -> Any:  # noqa: ANN401 - a field's
     """Return a field that is read from ``TRUEUP_`` and a name.
 
-    ``in_file``: for a secret, its name in messages. A variable with the suffix ``_FILE`` may name its file, and no repr
-    shows it.
+    ``in_file``: for a secret, its name in messages. A variable with the suffix ``_FILE`` may name the secret's file,
+    and no repr shows the secret.
     """
     metadata = {"variable": f"TRUEUP_{name}", "meaning": meaning, "secret": in_file}
     return field(default=default, repr=not in_file, metadata=metadata)
@@ -52,7 +52,7 @@ def variable(name: str, meaning: str, default: str | None = None, *, in_file: st
 def setting(meaning: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
     """Return a field that is read from ``TRUEUP_`` and its name in capitals.
 
-    ``parse``: returns the value of a text; raises ValueError that says what is allowed.
+    ``parse``: returns the value for a text; raises ValueError that says what is allowed.
     """
     return field(default=default, metadata={"variable": "", "meaning": meaning, "secret": "", "parse": parse})
 
@@ -85,19 +85,19 @@ def values(held: Any, hidden: str) -> dict[str, str]:  # noqa: ANN401 - of such 
 
 
 def text(value: object) -> str:
-    """Return a value as the text of a variable; empty for none."""
+    """Return a value as the text of a variable; empty for None."""
     if isinstance(value, tuple):
         return ",".join(value)
     return "" if value is None else str(value)
 
 
 def read(of: type[T], environment: Mapping[str, str]) -> T:
-    """Return an object of a class as the environment sets it; raises ValueError as `given`, or if the class does."""
+    """Return an object of a class from the environment; raises ValueError as `given`, or if the class does."""
     return of(**given(of, environment))
 
 
 def given(of: type, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a class that the environment sets, secrets read from their files.
+    """Return the fields of a class that the environment sets. Secrets are read from their files.
 
     Raises ValueError if a value is not allowed, or a secret is set twice or its file cannot be read.
     """

@@ -1,8 +1,8 @@
 """Sends record batches straight to the brokers that lead their partitions.
 
-aiokafka's producer is made for single records: a task gathers them, and sends a broker one request at a time. Here all
-records are in batches already, and a partition has at most one batch in flight. So each batch is sent at once. That
-takes a third of the time until the acknowledgement, and half of the work.
+aiokafka's producer is made for single records: a task gathers them, and sends each broker one request at a time. Here
+all records are in batches already, and a partition has at most one batch in flight. So each batch is sent at once. The
+acknowledgement comes in a third of the time, for half of the work.
 
 Batches that are appended together share one request to each broker, so the partitions of a turn share its cost. A batch
 that waits for replicas delays the others of its request, and the requests behind it on its connection.
@@ -29,10 +29,11 @@ log = logging.getLogger("trueup")
 BACKOFF: Final = 0.1
 #: Wait for all in-sync replicas.
 ACKS: Final = -1
-#: Share of an attempt that a leader may wait for its replicas. Then it reports that, so it does not count as silent.
+#: Share of an attempt that a leader may wait for its replicas. Then the leader answers that it waits, so it does not
+#: count as silent.
 REPLICAS: Final = 0.75
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
-#: Connections to each broker. Requests use them in turn, so that one does not wait for the answers to others.
+#: Connections to each broker. Requests take turns on them, so that one does not wait for the answers to others.
 CONNECTIONS: Final = 8
 
 Batches = Mapping[TopicPartition, bytes]
@@ -48,14 +49,14 @@ class Appender:
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
         self._client = client
         self._number = count()
-        #: Why the last attempt did not append to a partition, until it is acknowledged.
+        #: Why the last append to a partition failed, until one is acknowledged.
         self.refused: dict[TopicPartition, str] = {}
 
     async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:
-        """Append a record batch to each partition, trying until all are acknowledged; return their first offsets.
+        """Append a record batch to each partition. Try until all are acknowledged; return their first offsets.
 
-        A batch that is sent again is appended once, also by a new leader: its producer id and sequence numbers identify
-        it. No other batch may be in flight to these partitions.
+        A batch that is sent again is appended only once, even by a new leader: its producer id and sequence numbers
+        identify it. No other batch may be in flight to these partitions.
 
         Raises ProducerFenced if a higher epoch of the producer id has appended.
         Raises KafkaError if the brokers refuse for another reason that does not pass.
@@ -86,7 +87,7 @@ class Appender:
             await asyncio.sleep(BACKOFF)
 
     async def _request(self, leader: int, batches: Batches, waits: Callable[[], None]) -> Offsets:
-        """Return the first offsets of the batches that a broker appends, without those to try again."""
+        """Return the first offsets of the batches that a broker appended. Batches to try again are left out."""
         client = self._client()
         topics = defaultdict(list)
         for (topic, partition), data in batches.items():
@@ -113,7 +114,7 @@ class Appender:
 
 
 def _refused(leader: int, place: str, code: int, waits: Callable[[], None]) -> str:
-    """Log and return why a batch was not appended and is tried again; raises as `Appender.append`."""
+    """Log and return why a batch was not appended and will be tried again; raises as `Appender.append`."""
     if code in _FENCED:
         raise errors.ProducerFenced
     error = errors.for_code(code)(place)

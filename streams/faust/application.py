@@ -24,15 +24,16 @@ from streams.records.merge import Batch
 
 #: Turns that may be in progress at once: while some wait for acknowledgements or a schema, others are folded.
 CONCURRENCY = 32
-#: More turns than there can be, as each partition has a few (`streams.faust.turns`): the agent's queue is never full.
+#: More turns than there can be, because each partition has only a few (`streams.faust.turns`). So the agent's queue is
+#: never full.
 QUEUED = 1 << 20
 
 
 class Application:
-    """A new Faust application that is not started."""
+    """A new Faust application, not started."""
 
     def __init__(self, settings: Settings) -> None:
-        #: The application itself; only this folder and its tests use it.
+        #: The application itself. Only this folder and its tests use it.
         self.faust = faust.App(
             settings.app_id,
             broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
@@ -82,7 +83,7 @@ class Application:
         cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
     def serve(self, inputs: Inputs) -> None:
-        """Declare the agent, and who serves the partitions; call it once, before the start."""
+        """Declare the agent, and who serves the partitions. Call it once, before the start."""
         self._transport.inputs = inputs
         sources = self.faust.topic(
             *inputs.sources, value_type=bytes, value_serializer="raw", internal=False, maxsize=QUEUED
@@ -122,7 +123,7 @@ class Application:
 
     @property
     def unserved(self) -> frozenset[int]:
-        """Partitions that no worker of the group may serve: they wait for another build; any thread may ask."""
+        """Partitions that no worker of the group may serve, because they wait for another build; any thread may ask."""
         return cast("Assignor", self.faust.assignor).unserved
 
     @property
@@ -133,14 +134,14 @@ class Application:
         return self.faust.crash_reason or RuntimeError("the application crashed")
 
     def unrestored(self) -> int | None:
-        """Return the number of changelog offsets still to be restored, or None if nothing is being restored.
+        """Return how many changelog offsets are still to be restored; None if nothing is being restored.
 
-        Any thread may call it: it never is the first to use anything that Faust makes on demand.
+        Any thread may call it, because it uses nothing that Faust first makes on demand.
         """
         return self.recovery().left if self._recovering() else None
 
     def recovery(self) -> Recovery:
-        """Return the progress of restoring; any thread may call it, as `unrestored`."""
+        """Return the progress of restoring; as with `unrestored`, any thread may call it."""
         recovering = self._recovering()
         if recovering is None:
             return Recovery()
@@ -162,7 +163,7 @@ class Application:
         return {what: sum(each[what] for each in found) for what in SET_ASIDE}
 
     async def start(self) -> None:
-        """Run until it is stopped or crashes."""
+        """Run until the application is stopped or crashes."""
         await self.standbys.examine()
         await self.faust.start()
 
@@ -170,7 +171,7 @@ class Application:
         """Finish the batches in flight, commit their offsets, and leave the group."""
         app = self.faust
         if app.started and not app.rebalancing and not app.in_recovery:
-            # Faust would close the tables first, but the batches in flight need them.
+            # Otherwise Faust would close the tables first, but batches in flight need them.
             self.consumer.stop_flow()
             app.flow_control.suspend()
             app.flow_control.clear()

@@ -1,13 +1,13 @@
-"""The leader of the group decides here which worker serves each partition, and which workers keep copies of its state.
+"""Decides, in the group's leader, which worker serves each partition and which workers keep copies of its state.
 
-Faust's assignor reads copies with the consumer of the inputs, and assigns partitions unevenly for their sake. Here a
-partition stays with its worker or moves to a worker that has a copy. A worker that serves too few partitions first
-makes copies, and takes the partitions over when the copies are whole, so nobody waits for a restore. Without copies,
-partitions move at once.
+Faust's assignor reads copies with the consumer of the inputs, and so assigns partitions unevenly. Here a partition
+stays with its worker or moves to a worker that has a copy. A worker that serves too few partitions first makes copies,
+and takes the partitions over when the copies are whole. So nobody waits for a restore. Without copies, partitions move
+at once.
 
-Workers of two builds may be in one group. A build of another arithmetic cannot take up answers since the last
-checkpoint. So a worker says which version a partition needs, and only workers of that version get it. If there is none,
-nobody serves the partition, and all workers say so.
+Workers of two builds may be in one group. A build with another arithmetic cannot derive the answers since the last
+checkpoint again. So a worker says which version a partition needs, and only workers of that version get it. If there is
+none, nobody serves the partition, and all workers say so.
 
 The messages are those of Faust, so a worker that knows nothing of copies can be in the same group. It keeps none.
 """
@@ -34,12 +34,12 @@ class Share:
     served: set[int] = field(default_factory=set)
     #: Partitions of which it has a whole copy; in an assignment, partitions to copy.
     copied: set[int] = field(default_factory=set)
-    #: Partitions of which it has a partial copy; in an assignment, partitions that it will ask for when its copies of
+    #: Partitions of which it has a partial copy. In an assignment: partitions that it will ask for when its copies of
     #: them are whole.
     behind: set[int] = field(default_factory=set)
     #: Version of its answers, see `state.formats`.
     arithmetic: int = ARITHMETIC
-    #: Partitions that it could not take up, each with the version of the arithmetic that a worker needs to do so.
+    #: Partitions that it could not take up, each with the version of the arithmetic that is needed.
     needs: dict[int, int] = field(default_factory=dict)
 
 
@@ -50,8 +50,9 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
     ``copies``: wanted copies of each partition, if there are enough other workers.
 
     Each partition is served by one worker, or by none if no worker has the arithmetic that it needs. No worker serves
-    two more than another, unless the other has no whole copy of what could move, or may not serve it. A copy is never
-    on the worker that serves its partition. The copies of a worker's partitions are spread over all other workers.
+    two more than another, unless the other has no whole copy of the partitions that could move, or may not serve them.
+    A copy is never on the worker that serves its partition. The copies of a worker's partitions are spread over all
+    other workers.
     """
     after = {name: Share(arithmetic=before[name].arithmetic) for name in sorted(before)}
     _serve(partitions, before, after)
@@ -64,13 +65,13 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
 
 
 def _may(before: Mapping[str, Share]) -> Callable[[int, str], bool]:
-    """Return whether a partition may be assigned to a worker."""
+    """Return a function that says whether a worker may be given a partition."""
     needs = {n: version for share in before.values() for n, version in share.needs.items()}
     return lambda n, name: needs.get(n, before[name].arithmetic) == before[name].arithmetic
 
 
 def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Share]) -> None:
-    """Leave served partitions where they are. Give the others to workers with a copy, else to those with fewest."""
+    """Leave served partitions where they are. Give the others to workers with a copy, or else to those with fewest."""
     may, homeless = _may(before), set(range(partitions))
     for name in after:
         after[name].served |= before[name].served & homeless
@@ -93,7 +94,7 @@ def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
 
 
 def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: bool) -> None:
-    """Move partitions to workers that serve fewer and have a copy, or with ``cold`` to any."""
+    """Move partitions to workers that serve fewer and have a copy; with ``cold``, to any that serve fewer."""
     may = _may(before)
     while True:
         fuller = [(o, name) for name in after for o in _fuller(after, name)]
@@ -108,7 +109,7 @@ def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: b
 
 
 def _copy(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
-    """Place copies: where partitions will move, where copies are already, then on the workers with few copies."""
+    """Place copies: where partitions will move, then where copies are already, then on the workers with few copies."""
     if _stands(before, after, copies):
         for name, share in before.items():
             after[name].copied |= (share.copied | share.behind) - share.served
@@ -129,7 +130,7 @@ class _Placing:
         self._most = -(-len(self._owners) * copies // len(after))
 
     def move(self) -> None:
-        """Give a worker that serves too few partitions copies of those it will take over: from the fullest worker."""
+        """Give workers that serve too few partitions copies of those that they will get from the fullest worker."""
         for name in sorted(self._after, key=lambda name: len(self._after[name].served)):
             fuller, taken, share = _fuller(self._after, name), self._after[name].copied, self._before[name]
             low = len(self._owners) // len(self._after)
@@ -161,14 +162,14 @@ class _Placing:
                 self._after[name].copied.add(partition)
 
     def _pair(self, owner: str, name: str) -> int:
-        """Number of one worker's partitions that another copies."""
+        """Number of partitions of one worker that another worker copies."""
         return len(self._after[owner].served & self._after[name].copied)
 
     def _wanted(self, partition: int) -> bool:
         return sum(partition in share.copied for share in self._after.values()) < self._copies
 
     def _room(self, owner: str, name: str) -> bool:
-        """Whether a worker may copy one more of an owner's partitions: if it dies, all others take equal parts."""
+        """Whether a worker may copy one more partition of an owner: if the owner dies, all others take equal parts."""
         each, extra = divmod(len(self._after[owner].served) * self._copies, max(len(self._after) - 1, 1))
         full = sum(self._pair(owner, other) > each for other in self._after)
         return len(self._after[name].copied) < self._most and self._pair(owner, name) < each + (full < extra)
@@ -190,13 +191,13 @@ class Assignor(PartitionAssignor):
         super().__init__(cast("Any", app), replicas=replicas)
         #: Copies are reported as partitions of topics that do not exist, so that no consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
-        #: So are the version of a worker's answers, partitions that it could not take up, and partitions that nobody
-        #: serves.
+        #: In the same way: the version of a worker's answers, partitions that it could not take up, and those that
+        #: nobody serves.
         self._arithmetic, self._needs = f"{app.conf.id}-arithmetic", f"{app.conf.id}-needs"
         self._unserved = f"{app.conf.id}-unserved"
         #: Returns the partitions of which this worker has a whole copy.
         self.whole: Callable[[], Iterable[int]] = lambda: ()
-        #: Partitions of this worker whose rows were set aside: each goes to a worker with a copy, if there is one.
+        #: Partitions of this worker whose rows were set aside. Each goes to a worker with a copy, if there is one.
         self.lost: set[int] = set()
         #: Version of this worker's answers.
         self.arithmetic = ARITHMETIC
@@ -219,22 +220,22 @@ class Assignor(PartitionAssignor):
         return frozenset(self._assignment.standbys.get(self._unserved, ()))
 
     def assigned_standbys(self) -> set[TP]:
-        """Return none: Faust would read them itself."""
+        """Return none, because Faust would read them itself."""
         return set()
 
     @property
     def _url(self) -> URL:
         """The name under which this worker gets its assignment.
 
-        With a `TRUEUP_INSTANCE_ID` a restarted worker gets the assignment of the one before it, also in another
-        container. Faust would use host and port, and end if these have changed.
+        With a `TRUEUP_INSTANCE_ID`, a restarted worker gets the assignment that it had before, even in another
+        container. Faust would use host and port, and would end if they had changed.
         """
         name = self.app.conf.consumer_group_instance_id
         return URL.build(scheme="http", host="worker", path=f"/{name}") if name else super()._url
 
     @property
     def _metadata(self) -> ClientMetadata:
-        """The message of this worker to the leader when it joins."""
+        """The message that this worker sends to the leader when it joins."""
         told = super()._metadata
         whole, actives = set(self.whole()), self._assignment.actives
         gone = self.lost | self.needs.keys()

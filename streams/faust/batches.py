@@ -1,4 +1,4 @@
-"""Batches of records that were opened: unpacked, refused, or with some of their records left out."""
+"""Opened batches of records: unpacked, refused, or with some records left out."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _LOG_TIME: Final = 0x08
 
 
 class UnpackedBatch:
-    """A batch whose records were packed; a buffer holds it unpacked."""
+    """A batch whose records came compressed; the buffer holds it unpacked."""
 
     def __init__(self, batch: DefaultRecordBatch, room: memoryview) -> None:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
@@ -28,7 +28,7 @@ class UnpackedBatch:
         self._batch = DefaultRecordBatch(room)
 
     def validate_crc(self) -> bool:
-        """Whether it is undamaged, which was seen before."""
+        """Whether the batch is undamaged; this was checked before."""
         return True
 
     def __iter__(self) -> Iterator[DefaultRecord]:
@@ -36,7 +36,7 @@ class UnpackedBatch:
         return iter(self._batch)
 
     def __next__(self) -> DefaultRecord:
-        """Return the next record: aiokafka asks so for that of a control batch."""
+        """Return the next record. aiokafka calls this for the record of a control batch."""
         return next(self._batch)
 
 
@@ -59,7 +59,7 @@ class RefusedBatch:
         return DefaultRecord(last, *self._stamp, None, self._kind.of(first, last, self._size, why), [])
 
     def validate_crc(self) -> bool:
-        """Whether it is undamaged, which was seen before."""
+        """Whether the batch is undamaged; this was checked before."""
         return True
 
     def __iter__(self) -> Iterator[DefaultRecord]:
@@ -71,7 +71,7 @@ Opened = UnpackedBatch | RefusedBatch
 
 
 def opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
-    """Unpack a batch: behind its head, so that nothing is copied."""
+    """Unpack a batch into new memory with room for its head in front, so that no record is copied."""
     try:
         room = unpacked(batch.compression_type, data[HEAD_BYTES:], limit, before=HEAD_BYTES)
     except ExpandsError as exc:
@@ -95,7 +95,7 @@ class SkippingBatch(RefusedBatch):
         self._skipped = skipped
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, with a stand-in for each record that is left out."""
+        """Yield the records; a stand-in takes the place of each record that is left out."""
         if self._opened.validate_crc():
             yield from map(self._kept, self._opened)
         else:

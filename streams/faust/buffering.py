@@ -1,4 +1,4 @@
-"""Takes fetched records: inputs go to a buffer for each partition, changelog records go to the table."""
+"""Takes fetched records: inputs go to a buffer of their partition, changelog records go to the table."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from streams.faust.membership import Member
 from streams.faust.stores import DamagedStoreError
 from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
 
-#: Longest wait for fetched records before positions are looked at again, s: control records move them without records.
+#: Longest wait for fetched records before positions are checked again, s: control records move them without records.
 FETCH_TIMEOUT = 0.2
 
 
@@ -31,7 +31,7 @@ class Buffering(Member):
         self._seeks = 0
         #: Partitions whose fetched records were dropped.
         self._dropped: set[TP] = set()
-        #: Whether copies of assigned partitions may still be open; until they are closed, nobody else may open the
+        #: Whether copies of assigned partitions may still be open. Until they are closed, nobody else may open the
         #: rows.
         self._copying = False
 
@@ -76,7 +76,7 @@ class Buffering(Member):
     def _taken_in(self, tp: TP) -> bool:
         """Whether records may be taken: of the changelog always, of inputs once their partition is taken up.
 
-        A recovery that is overtaken by a rebalance would let them through earlier.
+        Otherwise a recovery that a rebalance overtakes would let them through earlier.
         """
         return self._is_changelog_tp(tp) or tp.partition in self.partition_buffers
 
@@ -91,9 +91,8 @@ class Buffering(Member):
     async def _seek_back(self) -> None:
         """Seek back to records that were dropped.
 
-        A fetch may be in flight while a rebalance or a recovery seeks elsewhere. Its records are dropped, because
-        nothing tells whether they are from before the seek. But the fetcher counts them as delivered and would go on
-        after them.
+        A fetch may be in flight while a rebalance or a recovery seeks elsewhere. Its records are dropped, because they
+        may be from before the seek. But the fetcher counts them as delivered, and would go on after them.
 
         The stored offset of rows is read only while no other thread uses the database. Copies may be open elsewhere,
         and claimed partitions are vetted in another thread, which may set them aside.
@@ -110,7 +109,7 @@ class Buffering(Member):
                 if self._is_changelog_tp(tp) or tp in self._handed
             }
         except DamagedStoreError as exc:
-            self.repair(exc)  # all that was assigned is sought anew
+            self.repair(exc)  # all assigned partitions seek again
             return
         if positions:
             await self._thread.seek_wait(positions)
@@ -127,14 +126,14 @@ class Buffering(Member):
             if not deleted(tp, position, earliest, end):
                 continue
             known = self._buffer_of(tp.partition).known[self.inputs.sources.index(tp.topic)][0]
-            # Records up to the known one were applied, and are only read once more.
+            # Records up to the known one were applied. They are only read once more.
             if (unread := max(position, known + 1)) < earliest:
                 self._lose(tp, unread, earliest)
             await self.seek_wait({tp: earliest})
             self._handed[tp] = earliest
 
     def _lose(self, tp: TP, position: int, earliest: int) -> None:
-        """Count records that were deleted unread, from a position up to the first that remains.
+        """Count records that were deleted before they were read, from a position up to the first that remains.
 
         Raises DataLossError if the worker must stop on it.
         """
@@ -168,7 +167,7 @@ class Buffering(Member):
         return tp in self._throttled
 
     def lag(self, tp: TP) -> int | None:
-        """Return the number of records that are appended and not yet handed to the agent, if known."""
+        """Return how many records are appended and not yet handed to the agent, if known."""
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         partition_buffer = self.partition_buffers.get(tp.partition)
         if handed is None or end is None or partition_buffer is None:
@@ -183,7 +182,7 @@ class Buffering(Member):
         return partition_buffer
 
     async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
-        """Write recovered records at once, and pass Faust's recovery the last one, which shows its progress."""
+        """Write recovered records at once. Pass the last one to Faust's recovery, which shows its progress."""
         try:
             self.inputs.restore(tp, records)
         except DamagedStoreError as exc:
@@ -191,7 +190,7 @@ class Buffering(Member):
             return
         last = records[-1]
         message = self._made(tp, last.offset, last.timestamp, last.key, last.value)
-        # A rebalance may stop the flow meanwhile, and the callback may wait for something that comes only after it.
+        # A rebalance may stop the flow meanwhile, and the callback may wait for something that comes only after that.
         await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
     def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
@@ -201,8 +200,8 @@ class Buffering(Member):
     def _throttle(self) -> None:
         """Pause fetching of a topic that is far ahead of its partner or the agent; resume at half its buffer.
 
-        Records that the merge waits for are always fetched, but only a few: the batch before them may wait for long,
-        for example for a schema registry.
+        Records that the merge waits for are always fetched, but only a few, because the batch before them may wait
+        long, for example for a schema registry.
         """
         settings = self.inputs.settings
         limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)

@@ -1,10 +1,10 @@
 """The changelog has one writer for each partition: the brokers refuse all earlier writers.
 
-A worker that is paused past its session does not know, when it wakes, that its partitions have moved. A check of its
-own is not enough, because it may be paused again right after. So the brokers must refuse its batches. The new owner
-claims the partition before it reads the changelog's end: it raises the epoch of the partition's producer id, and
-appends a row under it. An append of the old owner comes before that row and is recovered, or comes after it and is
-refused. Appends are idempotent and use no transaction, which costs nothing per batch and leaves no markers.
+A worker that is paused past its session does not know, when it wakes, that its partitions have moved. A check by the
+worker is not enough, because it may be paused again right after that. So the brokers must refuse its batches. The new
+owner claims the partition before it reads the changelog's end: it raises the epoch of the partition's producer id, and
+appends a row under it. An append of the old owner either comes before that row and is recovered, or comes after it and
+is refused. Appends are idempotent and use no transaction, which costs nothing per batch and leaves no markers.
 """
 
 import logging
@@ -26,12 +26,12 @@ log = logging.getLogger("trueup")
 
 #: Longest time without confirming a claim, s. A log forgets the epoch of a producer after a day without appends
 #: (producer.id.expiration.ms), and the coordinator the id after seven (transactional.id.expiration.ms). Epochs end at
-#: 32,767: one every six hours lasts 22 years.
+#: 32,767: with one every six hours they last 22 years.
 RENEW_SECONDS = 6 * 3600.0
 
 RowWrites = Mapping[bytes, bytes | None]
 
-#: Rows that are packed or written at a time, while others wait: some milliseconds.
+#: Rows that are packed or written at a time before other tasks may run: some milliseconds.
 SLICE = 500
 
 
@@ -47,7 +47,7 @@ class TooLargeError(Exception):
 
 
 class FencedError(RuntimeError):
-    """Another worker has claimed a partition: this one may write nothing more to it."""
+    """Another worker has claimed the partition. This worker may write nothing more to it."""
 
 
 class MovedError(RuntimeError):
@@ -56,7 +56,7 @@ class MovedError(RuntimeError):
 
 @dataclass
 class Writer:
-    """A claim."""
+    """A claim under which this worker writes."""
 
     #: Producer id and epoch of all appends under it.
     identity: ProducerIdentity
@@ -73,11 +73,11 @@ class Writer:
 
 
 class Changelog:
-    """Appends batches of rows, each partition's under its own claim.
+    """Appends batches of rows, those of each partition under its own claim.
 
     ``producer``: returns the producer; the application makes it when it starts.
     ``owner``: name of this worker, for people.
-    ``size``: most bytes of a record batch before it is compressed.
+    ``size``: largest record batch before compression, bytes.
     ``clock``: returns seconds; it must go on while the process is stopped.
     """
 
@@ -94,7 +94,7 @@ class Changelog:
         self._owner = owner
         self._size = size
         self._clock = clock
-        #: Claims whose rows are being recovered, and claims under which this worker writes.
+        #: Claims whose rows are still being recovered, and claims under which this worker writes.
         self._claimed: dict[int, Writer] = {}
         self._writers: dict[int, Writer] = {}
 
@@ -135,7 +135,7 @@ class Changelog:
     async def append(self, rows: Mapping[int, RowWrites | RecordBatch]) -> dict[int, int]:
         """Append rows as one record batch for each partition; return the offset of each, once all are acknowledged.
 
-        ``rows``: of each partition, or the batch that `pack` made of them.
+        ``rows``: by partition, or the batch that `pack` made of them.
 
         Raises TooLargeError if the rows of a partition do not fit a batch; nothing was sent.
         Raises MovedError if this worker does not hold the claim of a partition; nothing was sent.

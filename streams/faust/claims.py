@@ -1,8 +1,8 @@
 """How commands write a changelog: under claims, as workers do.
 
-A command may stand still amid its work: a laptop that sleeps, a paused container. Meanwhile somebody runs it again
-elsewhere, and workers serve what the second run wrote. When the first run wakes, brokers must refuse its writes. So a
-command claims each partition, and only then looks what is left to write.
+A command may be paused in the middle of its work, because a laptop sleeps or a container is paused. Meanwhile somebody
+runs it again elsewhere, and workers serve what the second run wrote. When the first run wakes, brokers must refuse its
+writes. So a command claims each partition, and only then looks at what is left to write.
 """
 
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ from streams.kafka.topics import TopicsError
 
 #: The fence of a partition while its rows are being written: no worker accepts it.
 UNFINISHED: Final = b"a trueup command has not finished writing this state"
-#: Most bytes of a record beside key and value.
+#: The most bytes of a record beside key and value.
 _RECORD_BYTES: Final = 32
 
 
 class Claims:
     """The changelog of a group, as a command writes it.
 
-    ``command``: its name, which the claims give as their owner, for people.
+    ``command``: name of the command; claims name it as their owner, for people.
     """
 
     def __init__(self, settings: Settings, client: AIOKafkaClient, command: str) -> None:
@@ -37,10 +37,10 @@ class Claims:
         self._changelog = Changelog(lambda: settings.changelog, lambda: producer, command)
 
     async def claim(self, partitions: Iterable[int]) -> None:
-        """Claim partitions: brokers refuse all other writers from now on.
+        """Claim partitions. From now on brokers refuse all other writers.
 
-        Raises TopicsError if another claimed one in the same moment, or the user may not claim.
-        Raises KafkaError or TimeoutError if the brokers do not answer.
+        Raises TopicsError if another process claimed one at the same moment, or the user may not claim. Raises
+        KafkaError or TimeoutError if the brokers do not answer.
         """
         for each in partitions:
             try:
@@ -58,8 +58,8 @@ class Claims:
     async def append(self, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
         """Append rows (None deletes) in as few batches as possible, each acknowledged before the next.
 
-        Raises TopicsError if one does not fit a batch, or another has claimed the partition since.
-        Raises KafkaError or TimeoutError if the brokers do not acknowledge. Returns the number of rows.
+        Raises TopicsError if a row does not fit a batch, or another process has claimed the partition since. Raises
+        KafkaError or TimeoutError if the brokers do not acknowledge. Returns the number of rows.
         """
         room, count = self._settings.batch_bytes - HEAD_BYTES, 0
         part, size = dict[bytes, bytes | None](), 0

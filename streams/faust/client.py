@@ -1,8 +1,8 @@
 """The connection to the brokers, with a bound on the delay that one silent broker causes.
 
-aiokafka waits for any answer as long as for the slowest request, opens one connection at a time, and asks any broker
-for metadata, also a silent one. So a broker that is frozen, not dead, would stop everything for 30 s and more. If no
-broker of the last metadata answers, aiokafka does not return to the bootstrap brokers.
+aiokafka waits for any answer as long as for the slowest request, opens one connection at a time, and may ask even a
+silent broker for metadata. So a broker that is frozen, not dead, would stop everything for 30 s and more. If no broker
+in the last metadata answers, aiokafka does not go back to the bootstrap brokers.
 
 Here an attempt takes a few seconds at most. Then the broker counts as silent: no request waits for a connection to it.
 One task asks every second whether the broker is back and which brokers lead now. The log says once that a broker is
@@ -38,7 +38,7 @@ FIRST_PROBE, PROBE = 0.1, 1.0
 _SIZE: Final = 4
 #: Group of the connections for probes.
 _PROBES: Final = "probes"
-#: Requests that are answered only when all members of the group have joined, which may take a whole rebalance.
+#: Requests that are answered only when all members of the group have joined. That may take a whole rebalance.
 _FOR_ALL_MEMBERS: Final = (JoinGroupRequest, SyncGroupRequest)
 #: Attributes that a client needs for each connection it opens.
 _CONNECTING: Final = (
@@ -56,12 +56,12 @@ _CONNECTING: Final = (
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A client with short attempts; make one with `hasten`."""
+    """A client with short attempts, made by `hasten`."""
 
     #: Notes which brokers answer.
     contact: Contact
-    #: How long a request may take whose answer waits for all members of the group, s. All others may take
-    #: ``_request_timeout_ms``; then the broker counts as silent.
+    #: How long a request may take if its answer waits for all members of the group, s. All others may take
+    #: ``_request_timeout_ms``; after that the broker counts as silent.
     patience: float
     #: Silent brokers, each with the task that probes it.
     silent: dict[int, asyncio.Task[None]]
@@ -98,11 +98,11 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             return await self._connected(node_id, group)
 
     def _open(self, node_id: int, group: object) -> AIOKafkaConnection | None:
-        """Return an open connection. One whose token ends soon is closed once it is idle."""
+        """Return an open connection. A connection whose token ends soon is closed once it is idle."""
         found = self._conns.get((node_id, group))
         if found is None or not found.connected():
             return None
-        until = getattr(found, "until", inf)  # the bootstrap connection has none
+        until = getattr(found, "until", inf)  # the bootstrap connection has no such time
         if monotonic() >= until and not found._requests:  # noqa: SLF001 - no public way to it
             found.close(reason=CloseReason.IDLE_DROP)
             return None
@@ -110,7 +110,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
 
     @property
     def _sasl_plain_password(self) -> str | None:
-        """The password as it is in its file now; aiokafka would keep the first one."""
+        """The password as its file now holds it; aiokafka would keep the first one."""
         return now(self.__dict__["_sasl_plain_password"])
 
     async def _connected(self, node_id: int, group: object) -> AIOKafkaConnection | None:
@@ -123,7 +123,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         return connection
 
     async def _tried(self, node_id: int, group: object) -> AIOKafkaConnection | None:
-        """Return a connection, or None if there is none within an attempt."""
+        """Return a connection, or None if none can be opened within an attempt."""
         try:
             async with asyncio.timeout(self._attempt):
                 return await self._opened(node_id, group)
@@ -173,7 +173,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         return random.choice(awake) if awake else None  # noqa: S311 - nothing secret
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Ask the brokers that are not silent, one after another, then the others, then the bootstrap brokers."""
+        """Ask the brokers that are not silent one after another, then the silent ones, then the bootstrap brokers."""
         awake = [broker.nodeId for broker in self.cluster.brokers() if broker.nodeId not in self.silent]
         for node_id in random.sample(awake, len(awake)):
             try:
@@ -192,7 +192,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         return False
 
     async def _asked_anew(self, host: str, port: int, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Update the metadata from a broker that is not in it; return whether it answered."""
+        """Update the metadata from a broker that is not in it; return whether the broker answered."""
         options = {name: getattr(self, f"_{name}") for name in _CONNECTING}
         try:
             connection = await create_conn(host, port, **options)
@@ -211,7 +211,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
 
     async def _look_after(self, node_id: int) -> None:
-        """Probe a silent broker until it answers or the cluster replaces it, and log which."""
+        """Probe a silent broker until it answers or the cluster replaces it. Log which of the two happened."""
         began, told, pause = monotonic(), False, FIRST_PROBE
         try:
             while not await self._reached(node_id):
@@ -234,7 +234,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         connection = await self._tried(node_id, _PROBES)
         if connection is None:
             return False
-        # Left open, it would count as an answer when the broker freezes again.
+        # If it stayed open, it would count as an answer when the broker freezes again.
         connection.close(reason=CloseReason.IDLE_DROP)
         return True
 
@@ -246,9 +246,9 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
 
 
 def directly(connection: AIOKafkaConnection) -> None:
-    """Have a connection's answers handled when they come. aiokafka's task waits for their size, then for the rest."""
+    """Handle a connection's answers as soon as they come. aiokafka's task waits for their size, then for the rest."""
     reader, left = connection._reader, bytearray()  # noqa: SLF001 - no public way to it
-    if reader is None or "feed_data" in vars(reader):  # the connection broke during sign-in, or is set up already
+    if reader is None or "feed_data" in vars(reader):  # the connection broke during sign-in, or is already set up
         return
 
     def feed(data: bytes) -> None:
@@ -266,7 +266,7 @@ def directly(connection: AIOKafkaConnection) -> None:
 def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Contact) -> None:
     """Turn a client that is not started, or the client of a consumer, into a `Client`.
 
-    ``attempt``: longest wait for an answer of a broker, s.
+    ``attempt``: longest wait for a broker's answer, s.
     """
     client: Any = of._client if isinstance(of, AIOKafkaConsumer) else of  # noqa: SLF001 - no public way to it
     client.__class__, client.contact = Client, contact
@@ -275,15 +275,17 @@ def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Conta
 
 
 def idle_ms(attempt: float, most: int) -> int:
-    """Return how long a fetch may wait at a broker, ms, at most ``most``: after an attempt it would count as silent.
+    """Return how long a fetch may wait at a broker, ms, at most ``most``.
 
-    ``attempt``: as of `hasten`, s.
+    After a whole attempt the broker would count as silent, so a fetch waits for at most half of one.
+
+    ``attempt``: as in `hasten`, s.
     """
     return min(most, int(attempt * 1000 / 2))
 
 
 def ask_for_topics(consumer: AIOKafkaConsumer) -> None:
-    """Ask the brokers for topics of which metadata is missing, and have the group assign anew when it comes.
+    """Ask the brokers for topics whose metadata is missing. When it comes, have the group assign partitions anew.
 
     A group leader without metadata assigns nothing, and aiokafka asks again only a minute or more later.
     """
@@ -292,7 +294,7 @@ def ask_for_topics(consumer: AIOKafkaConsumer) -> None:
 
 
 async def stop(consumer: AIOKafkaConsumer) -> None:
-    """Stop a consumer, whatever it waits for.
+    """Stop a consumer, whatever it is waiting for.
 
     aiokafka cancels its own requests and awaits them. A request that pauses before its next attempt, for example while
     a broker is away, then raises CancelledError out of the consumer before the connections are closed.
@@ -306,7 +308,7 @@ async def stop(consumer: AIOKafkaConsumer) -> None:
 
 
 async def ask(admin: AIOKafkaAdminClient, request: Request, node: int | None = None) -> Any:  # noqa: ANN401 - aiokafka's
-    """Send a request that aiokafka has no public way to send, to one broker or to any, and return the answer.
+    """Send a request that aiokafka has no public way to send, to one broker or to any; return the answer.
 
     Raises BrokersError if the broker is too old to know the request.
     Raises KafkaError if it cannot be asked.

@@ -1,7 +1,7 @@
-"""Whether any broker answers, by the requests that a process's clients send anyway.
+"""Whether any broker answers. It is known from the requests that a process's clients send anyway.
 
-It sends no requests of its own: a consumer fetches and sends heartbeats all the time. If one broker of several is away,
-that is no silence, as the others answer.
+It sends no requests of its own: a consumer fetches and sends heartbeats all the time. If one of several brokers is
+away, that is not silence, because the others answer.
 """
 
 import asyncio
@@ -13,25 +13,25 @@ from typing import Final
 
 log = logging.getLogger("trueup")
 
-#: After so long without an answer, Kafka counts as silent, s.
+#: Kafka counts as silent after so long without an answer, s.
 SECONDS: Final = 10.0
-#: Time between two looks, s. Silence is reported this much early, so that probes and pages have it in time.
+#: Time between two looks, s. Silence is reported this much early, so that probes and pages know of it in time.
 LOOK, EARLY = 0.25, 1.0
-#: No answer of a working cluster takes longer, s.
+#: No answer of a working cluster takes longer than this, s.
 SLOW: Final = 2.0
 
 
 class Contact:
     """The contact of one process's clients to the brokers; any thread may use it.
 
-    ``brokers``: where the cluster is, for the sentence.
+    ``brokers``: addresses of the cluster, for the message.
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
         self._brokers = ", ".join(brokers)
-        #: A sentence that Kafka does not answer; empty if it does.
+        #: A message that Kafka does not answer; empty while it answers.
         self.lost = ""
-        #: When the first request was sent since the last answer; None: nothing waits.
+        #: When the first request after the last answer was sent; None if no request waits.
         self._since: float | None = None
         #: End of the last silence longer than `SLOW`.
         self._regained = float("-inf")
@@ -54,12 +54,12 @@ class Contact:
         return 0.0 if since is None else monotonic() - since
 
     async def watch(self) -> None:
-        """Keep `lost` up to date, and log once that Kafka is silent and once that it is back, until cancelled."""
+        """Keep `lost` up to date until cancelled. Log once that Kafka is silent, and once that it is back."""
         looked = began = monotonic()
         while True:
             now = monotonic()
             if now - looked > SLOW and self._since is not None:
-                self._since = now  # this process stood still, which tells nothing about Kafka
+                self._since = now  # this process was paused, which says nothing about Kafka
             looked, silence = now, self.silence
             if not self.lost and silence >= SECONDS - EARLY:
                 began = now - silence
@@ -72,9 +72,9 @@ class Contact:
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Bound a wait for brokers as `asyncio.timeout` does; while all of them are silent, no time passes.
+        """Bound a wait for brokers, as `asyncio.timeout` does, but stop the clock while all brokers are silent.
 
-        Raises TimeoutError if it ends after ``seconds`` in which brokers answered.
+        Raises TimeoutError after ``seconds`` in which brokers answered.
         """
         loop = asyncio.get_running_loop()
         look: asyncio.TimerHandle

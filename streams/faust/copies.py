@@ -24,11 +24,11 @@ from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records, s. Nobody waits for them.
+#: Longest wait for new records, s. Nobody waits for the records of a copy.
 FETCH_SECONDS: Final = 0.5
 #: A copy that lacks at most this many offsets counts as whole: restoring them takes a tenth of a second.
 NEAR: Final = 10_000
-#: At the start of a process, rows that are as of at most so long ago count as whole, too, ms.
+#: When a process starts, rows also count as whole if they were complete at most this long ago, ms.
 LATELY_MS: Final = 3_600_000
 
 
@@ -38,28 +38,28 @@ class Copy:
 
     #: Next offset of the changelog to write.
     next: int
-    #: An end of the changelog, and when it was asked for, ms since 1970; None once the rows reach it.
+    #: An end of the changelog, and when it was asked for, ms since 1970; None once the rows have reached it.
     end: int | None = None
     asked: int | None = None
     #: End of the changelog at the last fetch.
     high: int | None = None
     #: Whether the copy has been up to date since it was opened.
     whole: bool = False
-    #: Whether the consumer reads from ``next``.
+    #: Whether the consumer reads on from ``next``.
     sought: bool = False
-    #: Producer id and epoch of the newest batch; None while that is not known.
+    #: Producer id and epoch of the newest batch; None while unknown.
     writer: tuple[int, int] | None = None
 
     @property
     def lag(self) -> int | None:
-        """Number of changelog offsets that the copy lacks; None while it is not known."""
+        """Number of changelog offsets that the copy lacks; None while unknown."""
         ends = [end for end in (self.end, self.high) if end is not None]
         return max(max(ends) - self.next, 0) if ends else None
 
     def strayed(self, heads: deque[Head], records: Sequence[KafkaRecord]) -> bool:
-        """Whether rows were appended to an up-to-date copy under a claim that it has not seen.
+        """Whether rows were appended to an up-to-date copy under a claim that the copy has not seen.
 
-        Then the brokers lost the end of the changelog, and new records filled the gap before this copy noticed it.
+        If so, the brokers have lost the end of the changelog, and new records filled the gap before this copy noticed.
         While a copy is being made, claims may be missing: compaction keeps only the newest.
         """
         following, strayed = self.next, False
@@ -109,9 +109,9 @@ async def ask(
 
 
 async def whole(settings: Settings, contact: Contact, store: RocksStore, kept: Collection[int]) -> set[int]:
-    """Return which partitions of a disk have rows that the changelog can soon bring up to date.
+    """Return which partitions have rows on this disk that the changelog can soon bring up to date.
 
-    If the brokers do not say what the changelog is, the age of the rows decides.
+    If the brokers do not describe the changelog, the age of the rows decides.
     """
     consumer = changelog_consumer(settings, contact)
     begun, parts = now(), dict[int, Part]()

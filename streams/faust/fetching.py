@@ -1,7 +1,7 @@
 """How a worker fetches: aiokafka's consumer on the worker's own loop, which pauses after a fetch of few records.
 
-Faust runs the consumer in a thread. There each step of a fetch waits for the interpreter while a batch is folded: the
-median at 10,000 events/s was twice as long, and a worker took a tenth more of a processor.
+Faust runs the consumer in a thread. There each step of a fetch waits for the interpreter while a batch is folded: at
+10,000 events/s the median delay was twice as long, and a worker took a tenth more of a processor.
 
 This module uses private parts of aiokafka where it has no public way. Each such place has a test.
 """
@@ -29,32 +29,32 @@ from streams.records.merge import KafkaRecord, RewrittenError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
 
-#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some. The second is
-#: used while partitions are paused: when these are resumed, their broker may still hold a fetch of others.
+#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some. The second
+#: wait is used while partitions are paused: when they resume, their broker may still hold a fetch of other partitions.
 FETCH_WAIT_MS, PAUSED_WAIT_MS = 400, 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
-#: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
+#: After a fetch of fewer records there is a pause: records that come meanwhile share the cost of the next turn.
 COMPANY = 500
 
 
 class CheckedFetches(unpacking.Fetches):
-    """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
+    """aiokafka's buffer of fetched records. Records are kept as they were read, not copied one by one.
 
-    ``limit, skips``: as of `unpacking.Fetches`.
+    ``limit, skips``: as in `unpacking.Fetches`.
     ``topics``: topics whose log must not change behind the reader: see `Lineage`.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
         super().__init__(limit, skips, unpacking.Aside(of))
         self._topics = frozenset(topics)
-        #: How far their partitions were read.
+        #: How far each partition was read.
         self.read: defaultdict[TopicPartition, unpacking.Read] = defaultdict(unpacking.Read)
-        #: Fetches of a new leader epoch, until `Lineage` has checked them.
+        #: Fetches from a new leader epoch, until `Lineage` has checked them.
         self.doubted: dict[TopicPartition, FetchResult] = {}
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
-        """Keep a fetch of a partition, or put it among the doubted."""
+        """Keep a fetch of a partition, or hold it back to be checked."""
         if isinstance(fetched, FetchResult) and tp.topic in self._topics:
             records, read = fetched._partition_records._records, self.read[tp]  # noqa: SLF001 - as in `prepare`
             records.read = read
@@ -64,11 +64,11 @@ class CheckedFetches(unpacking.Fetches):
         super().__setitem__(tp, fetched)
 
     def believe(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Keep a fetch that was doubted."""
+        """Keep a fetch that was held back."""
         super().__setitem__(tp, fetched)
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Bound a fetch of a partition, and keep its records."""
+        """Bound what a fetch of a partition unpacks to, and keep its records."""
         super().prepare(tp, fetched)
         fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
 
@@ -78,7 +78,7 @@ def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
 
 
 class Inline:
-    """Takes the place of mode's thread: the service runs on the loop that starts it."""
+    """Replaces mode's thread: the service runs on the loop that starts it."""
 
     def __init__(self, service: "LoopConsumer") -> None:
         self._service = service
@@ -89,9 +89,9 @@ class Inline:
         self._serving.add_done_callback(self._served)
 
     def _served(self, serving: "asyncio.Task[None]") -> None:
-        """Wake those who wait for the end of the service, also if it failed during its stop, as mode's thread does."""
+        """Wake those who wait for the end of the service, also if it failed while stopping, as mode's thread does."""
         if not serving.cancelled():
-            serving.exception()  # it was reported when it came
+            serving.exception()  # it was reported when it was raised
         self._service.set_shutdown()
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class Inline:
 class LoopConsumer(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread without the thread, with additional methods for the batch consumer.
 
-    ``consumer``: the consumer of Faust, made on the running loop.
+    ``consumer``: Faust's consumer, made on the running loop.
     """
 
     def __init__(self, consumer: "BatchConsumer") -> None:
@@ -113,13 +113,13 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return await maybe_async(fun(*args, **kwargs))
 
     def close(self) -> None:
-        """Do nothing: Faust calls it when the group moves partitions amid a stop, and what stops closes it then.
+        """Do nothing. Faust calls this when partitions move during a stop, and the stop itself closes the consumer.
 
-        Faust's would close the connections under a commit, which then tries again for ever, and leave the fetcher.
+        Faust's method would close connections during a commit, which then retries for ever, and not stop the fetcher.
         """
 
     async def _gather_remaining_tasks(self) -> None:
-        """Do nothing: the other tasks of the loop are not the consumer's."""
+        """Do nothing, because the other tasks of the loop do not belong to the consumer."""
 
     async def on_start(self) -> None:
         """Start the consumer."""
@@ -130,7 +130,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         self._rest = Rest(consumer, inputs.settings.latency_ms / 1000, inputs.sources)
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer, whatever it waits for. Faust alone would wait for ever for a cancelled consumer."""
+        """Stop the consumer, whatever it waits for. Faust's method would wait for ever for a cancelled consumer."""
         await QueueServiceThread.on_thread_stop(self)
         if self._consumer is not None:
             await stop(self._consumer)
@@ -152,7 +152,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         active_partitions: set[TP] | None,
         timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> Mapping[TP, list[KafkaRecord]]:
-        """Fetch directly: Faust's queue of calls would take ten tasks."""
+        """Fetch directly. Faust's queue of calls would take ten tasks."""
         consumer, active = self._ensure_consumer(), active_partitions or set()
         most = consumer._max_poll_records  # noqa: SLF001 - no public way to ask
         records = await self._fetch_records(consumer, active, 0, most)
@@ -166,7 +166,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return cast("Mapping[TP, list[KafkaRecord]]", records)
 
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
-        """Return the group's committed offsets, None where it has none; waits for brokers as long as they take."""
+        """Return the group's committed offsets, or None if there are none. Wait for brokers as long as it takes."""
         asked, group = list(tps), cast("BatchConsumer", self.consumer).inputs.settings.app_id
         found = await offsets.committed(self._ensure_consumer(), group, asked, None)
         return {tp: found[tp].offset if tp in found else None for tp in asked}
@@ -185,13 +185,13 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
 
     def ask_for_topics(self) -> None:
-        """Ask for topics that the group leader knows nothing of, see `streams.faust.client.ask_for_topics`."""
+        """Ask for topics that the group leader does not know, see `streams.faust.client.ask_for_topics`."""
         ask_for_topics(self._ensure_consumer())
 
     def expelled(self) -> BaseException | None:
         """Return why the consumer has left its group for good, or None.
 
-        aiokafka keeps such an error for callers of its public methods, and Faust calls none.
+        aiokafka raises such an error only in its public methods, and Faust calls none of them.
         """
         coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
         if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
@@ -202,9 +202,9 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return cast("BaseException | None", coordinator._pending_exception)  # noqa: SLF001 - as above
 
     def reach(self, tp: TP) -> tuple[int | None, int | None]:
-        """Return the next offset to hand over and the end of the partition at the last fetch, where known.
+        """Return the next offset to hand over, and the end of the partition at the last fetch, if known.
 
-        The end is before an open transaction, as records behind it cannot be read yet.
+        The end is where an open transaction begins, because later records cannot be read yet.
         """
         state = self._state(tp)
         if state is None:
@@ -213,7 +213,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return (state.position if state.has_valid_position else None), end
 
     def stable_end(self, tp: TP) -> tuple[int, int] | None:
-        """Return the last stable offset and the end of a partition at the last fetch, where known."""
+        """Return the last stable offset and the end of a partition at the last fetch, if known."""
         state = self._state(tp)
         return None if state is None or state.lso is None or state.highwater is None else (state.lso, state.highwater)
 
@@ -224,9 +224,9 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
 
 class Rest:
-    """Makes a fetcher pause after each fetch of some topics, unless it brought many records.
+    """Makes a fetcher pause after each fetch of some topics, unless the fetch brought many records.
 
-    Without the pause, a fetch brings only the first record that comes, and the others follow one by one.
+    Without the pause, a fetch would bring only the first record that comes, and the others would follow one by one.
 
     ``topics``: topics whose records are folded in turns. Restoring rows does not pause.
     """
@@ -243,7 +243,7 @@ class Rest:
         self._awake.set()
 
     async def _fetched(self, assignment: Any, node: int, request: Any) -> bool:  # noqa: ANN401 - aiokafka's
-        """Fetch, wake the readers, pause, and fetch again from this broker: nobody else asks it meanwhile."""
+        """Fetch, wake the readers, pause, and fetch again from this broker. Nobody else asks this broker meanwhile."""
         task = cast("asyncio.Task[bool]", asyncio.current_task())
         task.add_done_callback(self._again)
         records = self._fetcher._records  # noqa: SLF001 - as above
@@ -254,10 +254,10 @@ class Rest:
                 if any(tp.topic in self._topics for tp in records if tp not in before):
                     await self._pause()
             request = self._following(assignment, node) if assignment.active and not task.cancelling() else None
-        return False  # waiting readers were woken
+        return False  # waiting readers are awake already
 
     async def _pause(self) -> None:
-        """Wait for company. No fetch becomes due when records are taken meanwhile."""
+        """Wait for more records. Taking records meanwhile does not make a fetch due."""
         fetcher = self._fetcher
         waiting, fetcher._wait_consume_future = fetcher._wait_consume_future, None  # noqa: SLF001 - as above
         self._awake.clear()
@@ -267,7 +267,7 @@ class Rest:
         fetcher._wait_consume_future = fetcher._wait_consume_future or waiting  # noqa: SLF001 - as above
 
     def _following(self, assignment: Any, node: int) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the next request to a broker, or None: then the fetcher first looks what to do with this broker."""
+        """Return the next request to a broker, or None if the fetcher first has to look at what this broker needs."""
         fetcher = self._fetcher
         fetcher._in_flight.discard(node)  # noqa: SLF001 - as above
         due = dict(fetcher._get_actions_per_node(assignment)[0])  # noqa: SLF001 - as above
@@ -277,14 +277,14 @@ class Rest:
         return due.get(node)
 
     def _again(self, _: object = None) -> None:
-        """Make the fetcher look for the next fetch; else it would look only after its timeout of 0.2 s."""
+        """Make the fetcher look for the next fetch at once, not only after its timeout of 0.2 s."""
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as above
 
 
 class Lineage:
-    """Makes a fetcher raise if a log was truncated behind the reader, so that its offsets now belong to other records.
+    """Makes a fetcher raise if a log was cut behind the reader, so that its offsets now belong to other records.
 
-    If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
+    If a fetch has another leader epoch than the one before, the leader is asked where that epoch ended.
     """
 
     def __init__(self, fetcher: Fetcher, records: CheckedFetches) -> None:
@@ -299,11 +299,11 @@ class Lineage:
             following = read.following
             try:
                 end = await end_of_epoch(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
-            except KafkaError:  # records that are not kept are fetched again
+            except KafkaError:  # the records that are dropped here are fetched again
                 self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
                 await asyncio.sleep(BACKOFF)
                 continue
-            if tp in self._records or read.following != following:  # another fetch brought these records meanwhile
+            if tp in self._records or read.following != following:  # another fetch has brought these records meanwhile
                 continue
             if end < following:
                 self._fetcher._set_error(tp, RewrittenError(TP(*tp), max(end, 0)))  # noqa: SLF001 - as above
@@ -313,10 +313,10 @@ class Lineage:
 
 
 def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
-    """Make a fetcher raise if an offset of some topics is out of range, instead of going on with the first record.
+    """Make a fetcher raise if an offset of some topics is out of range, instead of going to the first record.
 
-    aiokafka has one setting for this case and for partitions without a committed offset. Partitions without one still
-    begin with the first record, and so do all partitions of other topics.
+    aiokafka has one setting for this case and for partitions without a committed offset. Partitions without a committed
+    offset still begin with the first record, and so do all partitions of other topics.
     """
     set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
 
@@ -324,7 +324,7 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
         reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
         if reset or isinstance(error, NoOffsetForPartitionError):
             state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
-            if state is not None:  # else the partition has moved meanwhile
+            if state is not None:  # otherwise the partition has moved meanwhile
                 state.await_reset(OffsetResetStrategy.EARLIEST)
         else:
             set_error(tp, error)
@@ -336,12 +336,12 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
 def guard(
     consumer: AIOKafkaConsumer, topics: Iterable[str], limit: unpacking.SizeLimit, skips: unpacking.Skips
 ) -> defaultdict[TopicPartition, unpacking.Read]:
-    """Bound what a consumer unpacks, leave out what is skipped, and let it raise where records were deleted or cut.
+    """Bound what a consumer unpacks, leave out what is skipped, and raise where records were deleted or cut.
 
-    Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
-    first record.
+    Call it after the consumer has started, before partitions are assigned to it. A partition without a committed offset
+    begins with its first record.
 
-    Returns how far each partition was read. A caller that goes on from a committed offset notes that there.
+    Returns how far each partition was read. A caller that goes on from a committed offset notes that offset there.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
     records = CheckedFetches(limit, skips, fetcher, topics)

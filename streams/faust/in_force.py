@@ -1,4 +1,4 @@
-"""Announces the configuration of a partition before its first answer, by `streams.config.in_force` records."""
+"""Announces the configuration of a partition before its first answer, with `streams.config.in_force` records."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from streams.kafka import whole_topics
 
 
 class Announcer:
-    """Writes the configuration of this worker, or router, when it takes a partition up.
+    """Writes the configuration of this worker or router when it takes a partition up.
 
     ``settings``: the configuration, and the name of the topic.
     ``producer``: returns the producer; the application makes it when it starts.
@@ -26,18 +26,18 @@ class Announcer:
         self._producer = producer
         self._owner = owner
         self._configuration = in_force.described(settings)
-        #: The claim under which each partition was announced last.
+        #: The claim under which each partition was last announced.
         self._announced: dict[int, int] = {}
 
     async def announce(self, partition: int, claim: int, fence: Fence) -> None:
-        """Write the configuration that is in force from this fence on; return once it is acknowledged.
+        """Write the configuration that is in force from this fence on. Return when it is acknowledged.
 
-        A claim is announced once: nobody else writes the partition under it, and settings do not change.
+        A claim is announced only once, because nobody else writes the partition under it and settings do not change.
 
         Raises KafkaError or TimeoutError if the brokers do not acknowledge; the partition must not be answered then.
 
-        ``claim``: offset of its claim in the changelog.
-        ``fence``: as it was recovered after the claim.
+        ``claim``: offset of the partition's claim in the changelog.
+        ``fence``: the fence that was recovered after the claim.
         """
         if self._announced.get(partition) == claim:
             return
@@ -59,7 +59,7 @@ async def announced(
     Raises InForceError if a part is missing or cannot be read.
     Raises KafkaError if the topic cannot be read.
 
-    ``starts``: as of `streams.kafka.whole_topics.batches`; None: all partitions from the beginning.
+    ``starts``: as in `streams.kafka.whole_topics.batches`; None: all partitions from the beginning.
     """
     kept: dict[int, dict[bytes | None, bytes | None]] = defaultdict(dict)
     async for _, records in whole_topics.batches(settings, [settings.configurations], starts=starts):
@@ -70,10 +70,10 @@ async def announced(
 
 
 async def recalled(settings: Settings, partition: int, config: str) -> Settings:
-    """Return the settings that were in force in a partition, by their hash.
+    """Return the settings that were in force in a partition, given their hash.
 
-    Raises InForceError if they are missing, or this build cannot read them.
-    Raises KafkaError if the topic cannot be read.
+    Raises InForceError if the settings are missing, or this build cannot read them. Raises KafkaError if the topic
+    cannot be read.
     """
     kind = in_force.ROUTER if settings.routed else in_force.WORKER
     told = await announced(settings, {TopicPartition(settings.configurations, partition): 0}, kind)

@@ -1,4 +1,4 @@
-"""The worker as a member of its group: it claims assigned partitions, and ends once it is not a member any more."""
+"""The worker as a member of its group: it claims assigned partitions, and ends when it is no longer a member."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -21,14 +21,14 @@ from streams.faust.stores import DamagedStoreError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
 
-#: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
+#: Time between looks for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
 RENEW_INTERVAL = 60.0
-#: How often to look whether the worker is a member of its group, s.
+#: Time between looks whether the worker is still a member of its group, s.
 MEMBERSHIP_INTERVAL = 1.0
 
 
 class MembershipError(RuntimeError):
-    """The worker is no member of its group any more, and the client does not join it again."""
+    """The worker is no longer a member of its group, and the client does not join again."""
 
 
 class Member(driver.Consumer):
@@ -41,12 +41,12 @@ class Member(driver.Consumer):
         transport = cast("BatchTransport", self.transport)
         self.inputs: Inputs = transport.inputs
         self.table = transport.table
-        #: Whether the last assignment is still valid, and the claims under way.
+        #: Whether the last assignment is still valid, and the claims in progress.
         self._ours = False
         self._claims: set[asyncio.Task[None]] = set()
         #: Partitions that were asked for since the last assignment.
         self._asked_for: frozenset[int] = frozenset()
-        #: Whether the group was asked to assign anew since the last assignment.
+        #: Whether the group was asked for a new assignment since the last one.
         self._repairing = False
 
     def hold(self) -> None:
@@ -77,16 +77,16 @@ class Member(driver.Consumer):
         for tp, begin in begins.items():
             restored = self.table.following(tp.partition)
             if not restored:
-                offsets[tp] = None  # Faust remembers the offset of rows that were set aside since
+                offsets[tp] = None  # Faust remembers the offset of rows that have been set aside meanwhile
             if restored < begin:
                 raise DataLossError(
-                    f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
+                    f"{tp.topic}/{tp.partition} has lost what was before offset {begin}, and this disk does not have "
                     f"it: its cleanup.policy must be compact. {RESTORE}"
                 )
 
     @Service.task
     async def _renew(self) -> None:
-        """Confirm claims now and then: brokers forget unused ones."""
+        """Confirm claims now and then, because brokers forget unused ones."""
         while not self.should_stop:
             await self.sleep(RENEW_INTERVAL)
             if self._ours and not self.should_stop:
@@ -94,7 +94,7 @@ class Member(driver.Consumer):
                     await self._while_ours(self.inputs.renew())
 
     async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
-        """Let claims finish before partitions move: a late claim would shut out the new owner."""
+        """Let claims finish before partitions move. A late claim would shut out the new owner."""
         if not self._ours:
             claims.close()
             raise RebalanceAgain
@@ -116,11 +116,11 @@ class Member(driver.Consumer):
             raise
 
     def repair(self, exc: DamagedStoreError) -> None:
-        """Have the group assign its partitions anew, because the rows of one were damaged and set aside.
+        """Have the group assign its partitions anew, because the rows of one were damaged and were set aside.
 
         The partition goes to a worker with a copy, or is restored here. Nothing is handed out until then. Batches that
-        were handed out are void: their records are read again from the last checkpoint, and those that are in the
-        journal are folded along it.
+        were handed out do not count: their records are read again from the last checkpoint. Records that are in the
+        journal are folded in its order.
         """
         self._assignor.lost.add(exc.partition)
         self._assigned_anew(str(exc))
@@ -150,12 +150,12 @@ class Member(driver.Consumer):
 
     @property
     def expelled(self) -> bool:
-        """Whether the worker is no member of its group any more and does not join it again; any thread may ask."""
+        """Whether the worker is no longer a member of its group and does not join again; any thread may ask."""
         return self._thread.expelled() is not None
 
     @Service.task
     async def _watch(self) -> None:
-        """End the process once it has left the group for good: it would wait for partitions for ever."""
+        """End the process when it has left the group for good. Otherwise it would wait for partitions for ever."""
         while not self.should_stop:
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
@@ -164,7 +164,7 @@ class Member(driver.Consumer):
             await self.watched()
 
     async def _ask_for_awaited(self) -> None:
-        """Ask the group for awaited partitions once their copies here are whole."""
+        """Ask the group for awaited partitions when their copies here are whole."""
         standbys, awaited = cast("BatchTransport", self.transport).standbys, self._assignor.awaited
         if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
             self._asked_for = awaited

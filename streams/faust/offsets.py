@@ -19,10 +19,10 @@ async def committed(
     places: Iterable[TopicPartition] | None = None,
     seconds: float | None = COORDINATOR_SECONDS,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets of a group, for some partitions or all; partitions without one are left out.
+    """Return the committed offsets of a group, for some or all partitions. Partitions without one are left out.
 
-    aiokafka's own functions ignore an error of the whole answer. If the coordinator has just moved, or still loads the
-    group, they report that nothing was committed.
+    aiokafka's own functions ignore an error that concerns the whole answer. If the coordinator has just moved or still
+    loads the group, they report that nothing was committed.
 
     Raises KafkaError if the offsets may not be read, or if no coordinator answers.
 

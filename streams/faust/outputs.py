@@ -1,4 +1,4 @@
-"""Outputs are sent as record batches, and acknowledged before the inputs that they answer."""
+"""Sends outputs as record batches. They are acknowledged before the inputs that they answer."""
 
 import logging
 from collections import defaultdict, deque
@@ -18,9 +18,9 @@ from streams.records.encoding import EncodedRecord, answered_raw, encoded
 
 log = logging.getLogger("trueup")
 
-#: The output topics by their labels.
+#: The output topics by label.
 LABELS: Final = ("calibrated", "resolved", "dead-letters")
-#: Fields that identify an output's input record. They are counted, not computed.
+#: Fields that identify the input record of an output. They are counted, not computed.
 _MEANT: Final = {"calibrated": ("event_id", "applied"), "resolved": ("event_id", "resolved_ts", "revision", "y")}
 
 
@@ -47,7 +47,7 @@ class Outputs:
     def batch(self, partition: int, settings: Settings, heard: "Heard | None" = None) -> "OutputBatch":
         """Return an empty batch for the outputs of a partition.
 
-        ``settings``: settings under which its records were folded.
+        ``settings``: the settings under which its records were folded.
         ``heard``: outputs that may be in the topics already; these are left out.
         """
         return OutputBatch(self, partition, settings, heard)
@@ -55,8 +55,8 @@ class Outputs:
     async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
         """Produce batches of different partitions together.
 
-        Raises as `PackedBatch.send`.
-        Returns the next offset of each topic that was appended to, by partition and the topic's label.
+        Raises as `PackedBatch.send`. Returns the next offset of each topic that was appended to, by partition and by
+        the topic's label.
         """
         first, *others = batches
         ends = defaultdict[int, dict[str, int]](dict)
@@ -91,15 +91,15 @@ class Outputs:
 
 
 class Heard:
-    """Outputs in the topics of a partition whose records are folded again.
+    """The outputs in a partition's topics, while its records are folded again.
 
-    ``inputs``: the worker's input topics. Dead letters of other topics, and their raw answers, are intake's or the
-    router's.
+    ``inputs``: the worker's input topics. Dead letters about other topics, and their raw answers, come from
+    intake or router.
     """
 
     def __init__(self, inputs: Sequence[str] = ()) -> None:
         self._inputs = inputs
-        #: Key and value of outputs that were not derived again yet, by the label of their topic.
+        #: Key and value of outputs that have not been derived again yet, by their topic's label.
         self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
         #: Next offset of each topic, by its label.
         self.ends: dict[str, int] = {}
@@ -108,9 +108,9 @@ class Heard:
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
         """Return the derived records that are not in a topic yet.
 
-        One worker appended them in order, so after the first missing record all are missing. A record that looks the
-        same is a different one: a forecast that is sent again has the same answer. Copies may be in between, from a
-        worker that did not know yet that the partition had moved. If another kind of machine computed an output
+        One worker appended them in order, so after the first missing record all are missing. A later record that looks
+        the same is another one: a forecast that is sent again has the same answer. There may be copies in between, from
+        a worker that did not know yet that the partition had moved. If another kind of machine computed an output
         differently, that output stays: nobody gets a second, different answer.
         """
         said = self.said[label]
@@ -129,17 +129,17 @@ class Heard:
         return []
 
     def _own(self, label: str) -> int:
-        """Return how many outputs left in a topic are a worker's."""
+        """Return how many of a worker's outputs are left in a topic."""
         sources = [_source(label, value) for _, value in self.said[label]]
         return sum(source is None or source in self._inputs for source in sources)
 
     def compare(self, partition: int) -> int:
-        """Count and log a worker's outputs that differ from the derived ones, or are left once all are derived."""
+        """Count and log a worker's outputs that differ from the derived ones, or are left over at the end."""
         unlike = self._unlike + sum(map(self._own, LABELS))
         if unlike:
             log.error(
-                "%d records in the output topics of partition %d differ from what its records bring about "
-                "here: does another kind of machine run in this group? Audit it",
+                "%d records in the output topics of partition %d differ from what its records give here: "
+                "does another kind of machine run in this group? Audit it",
                 unlike,
                 partition,
             )
@@ -147,19 +147,19 @@ class Heard:
 
     @property
     def offsets(self) -> list[int | None]:
-        """Offset of the first record left in each topic of `LABELS`; None if none is left."""
+        """Offset of the first record that is left in each topic of `LABELS`; None if none is left."""
         return [self.ends[label] - len(self.said[label]) if self.said[label] else None for label in LABELS]
 
 
 def _meant(label: str, value: bytes | None) -> tuple[Any, ...]:
-    """Return the fields that identify an output's input record; an empty tuple if it has none."""
+    """Return the fields that identify the input record of an output; empty if it has none."""
     found = _fields(label, value)
     names = _MEANT.get(label, ())
     return tuple([found[name] for name in names]) if found.keys() >= set(names) else ()
 
 
 def _source(label: str, value: bytes | None) -> str | None:
-    """Return the topic of the record that a dead letter or its raw answer is about; None of other outputs."""
+    """Return the topic of the record that a dead letter or its raw answer is about; None for other outputs."""
     found = _fields(label, value)
     letter = found if label == "dead-letters" else found.get("dead_letter")
     return letter.get("topic") if isinstance(letter, dict) else None
@@ -176,7 +176,7 @@ def _fields(label: str, value: bytes | None) -> dict[str, Any]:
 
 
 class PackedBatch:
-    """Records that are packed by topic and partition when they are made, and sent later.
+    """Records that are packed when they are made, by topic and partition, and sent later.
 
     ``topics``: names by label.
     ``producer``: returns the producer.
@@ -209,15 +209,14 @@ class PackedBatch:
             taken += more
 
     async def send(self, others: Sequence["PackedBatch"] = ()) -> dict[tuple[str, int], int]:
-        """Produce these records, and those packed for other partitions; returns when all are acknowledged.
+        """Produce these records and those packed for other partitions. Return when all are acknowledged.
 
-        Raises KafkaError or TimeoutError if any is not acknowledged.
-        Returns the next offset by topic's label and partition.
+        Raises KafkaError or TimeoutError if one is not acknowledged. Returns the next offset by label and partition.
         """
         every = chain.from_iterable(each.packed.items() for each in (self, *others))
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])
         ends: dict[tuple[str, int], int] = {}
-        for together in rounds:  # one batch of a topic after another
+        for together in rounds:  # one batch of each topic-partition after another
             sent = [each for each in together if each is not None]
             to = [(batch, self._topics[label], partition) for batch, (label, partition) in sent]
             for offset, (batch, place) in zip(await self._producer().append(to), sent, strict=True):

@@ -1,4 +1,4 @@
-"""Long work in slices, with rests in between, so that turns go on at nearly their usual speed."""
+"""Does long work in slices, with rests in between, so that turns go on at nearly their usual speed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: Length of a rest as a multiple of the slice before it, and at most, s: after a slice in which the disk or this
-#: process stood still, a rest must not hold up those who wait for the end of the work.
+#: Length of a rest as a multiple of the slice before it, and its upper limit, s. Without the limit, the rest after
+#: a slice in which the disk or this process stood still would delay those who wait for the end of the work.
 REST: Final = 3
 LONGEST: Final = 0.1
 
@@ -16,7 +16,7 @@ LONGEST: Final = 0.1
 class Pace:
     """Rests after each slice of work, unless somebody waits for the end of the work.
 
-    ``late``: whether the work is late anyway.
+    ``late``: whether the work is already late.
     """
 
     def __init__(self, late: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ class Pace:
             self._waiting -= 1
 
     async def slices(self, parts: Iterable[T]) -> AsyncIterator[T]:
-        """Yield parts, each a slice of work, and rest after each."""
+        """Yield parts, each one slice of work, and rest after each."""
         now = asyncio.get_running_loop().time
         began = now()
         for part in parts:

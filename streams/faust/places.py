@@ -1,4 +1,4 @@
-"""The offsets at which a worker that takes partitions up reads on, and the cases in which it must not go on."""
+"""The offsets from which a worker reads partitions that it takes up, and the cases in which it must not go on."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from streams.faust.inputs import ANEW, RESTORE, DataLossError, Inputs
 
 @dataclass
 class Places:
-    """Partitions that are taken up, and the topic-partitions of their inputs."""
+    """Partitions that a worker takes up, and the topic-partitions of their inputs."""
 
     #: The server of the partitions.
     inputs: Inputs
-    #: By partition: the next offsets of both inputs after the last checkpoint, and the journal since.
+    #: By partition: the next offsets of both inputs after the last checkpoint, and the journal since then.
     taken_up: dict[int, tuple[tuple[int, int], Journal]]
-    #: The group's committed offsets. They are for people; the state's offsets count.
+    #: The group's committed offsets. They are only for people; the offsets in the state decide.
     committed: Mapping[TP, int | None]
     #: Where the inputs begin and end.
     earliest: Mapping[TP, int]
@@ -43,9 +43,9 @@ class Places:
                 )
 
     def lost(self) -> dict[TP, int]:
-        """Return the first offsets of records that should be read and were deleted.
+        """Return the first offsets of records that should be read but were deleted.
 
-        Raises DataLossError if an input ends before the records that were applied.
+        Raises DataLossError if an input now ends before records that were applied.
         """
         found = {}
         for tp, committed in self.committed.items():
@@ -63,7 +63,7 @@ class Places:
     async def forgo(self, tp: TP) -> None:
         """Skip the journal since the last checkpoint if it cannot be folded again.
 
-        Its answers remain, and nothing is learnt from them.
+        Its answers remain, but nothing is learnt from their records.
         """
         fences, journal = self.taken_up[tp.partition]
         if journal.entries:
@@ -71,7 +71,7 @@ class Places:
             self.taken_up[tp.partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
 
     def positions(self) -> dict[TP, int]:
-        """Return the first offset to read of each input: the last record in the rows, to see that it is the same."""
+        """Return the first offset to read of each input: the last record in the rows, to check that it is the same."""
         found = {}
         for tp in self.committed:
             (fence, _), (_, journal) = self.applied(tp), self.taken_up[tp.partition]
@@ -80,10 +80,10 @@ class Places:
         return found
 
     def uncommitted(self) -> dict[TP, int]:
-        """Return offsets to commit for inputs whose committed offset does not fit the state.
+        """Return the offsets to commit for inputs whose committed offset does not fit the state.
 
-        The committed offset says how far all is answered. It may be behind the state, and no new record would move it;
-        or somebody has set it ahead of the state.
+        The committed offset says how far all records are answered. It may be behind the state, with no new record to
+        move it. Or somebody has set it ahead of the state.
         """
         found = {}
         for tp, committed in self.committed.items():

@@ -1,4 +1,4 @@
-"""How a worker produces: prepared record batches, each acknowledged before the next one of its partition."""
+"""How a worker produces: in prepared record batches. Each is acknowledged before the next of its partition is sent."""
 
 import asyncio
 from collections import defaultdict
@@ -26,9 +26,9 @@ from streams.kafka.provenance import Described
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
 
-#: A batch of fewer bytes is not compressed: starting a codec takes longer than it saves.
+#: Smaller batches are not compressed: starting a codec takes longer than it saves.
 FEW = 1000
-#: Batches of more bytes are compressed in a thread: the codec takes milliseconds, and holds no lock of the interpreter.
+#: Larger batches are compressed in a thread: the codec takes milliseconds, and does not hold the interpreter's lock.
 MANY = 100_000
 #: Longest wait for slow replicas, s. Brokers go on without one after ``replica.lag.time.max.ms``, 30 s by default.
 REPLICA_SECONDS = 60.0
@@ -40,7 +40,7 @@ Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes |
 
 
 class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A record batch that may have another producer id than its producer."""
+    """A record batch that may have a producer id that is not its producer's."""
 
     #: Producer id, epoch and sequence number of the first record; None: those of the producer. With a stamp, brokers
     #: recognise a batch that is sent again.
@@ -48,11 +48,11 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
     def __init__(self, size: int, codec: int) -> None:
         super().__init__(size, codec)
-        #: All records while they are few, so that they can stay uncompressed.
+        #: All records, while they are few enough to stay uncompressed.
         self._few: list[Produced] | None = [] if codec else None
 
     def extend(self, records: Sequence[Produced]) -> int:
-        """Append records while they fit, and return how many did. It saves a call of `append` for each record."""
+        """Append records while they fit; return how many did. It saves a call of `append` for each record."""
         append, first = self._builder.append, self._relative_offset
         for key, value, timestamp, headers in records:
             if append(self._relative_offset, timestamp, key, value, headers) is None:
@@ -82,7 +82,7 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
 
 def _stamped(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
-    """Return a finished batch with another stamp, which is at byte 43, and with a new checksum of byte 21 on."""
+    """Return a finished batch with another stamp (at byte 43) and a new checksum of the bytes from 21 on."""
     changed = bytearray(batch)
     _STAMP.pack_into(changed, 43, producer_id, epoch, sequence)
     _CHECKSUM.pack_into(changed, 17, calc_crc32c(memoryview(changed)[21:]))
@@ -154,13 +154,13 @@ class BatchProducer:
             raise TimeoutError(f"no broker described the inputs in {self.request_timeout:g} s") from None
 
     async def put(self, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
-        """Append one record, and wait until it is acknowledged; raises as `append`."""
+        """Append one record and wait until it is acknowledged; raises as `append`."""
         batch = self.batch()
         batch.extend([(key, value, None, [])])
         await self.append([(batch, topic, partition)])
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches, each to another topic and partition; return the offsets of their first records.
+        """Append record batches, each to a different topic and partition; return the offsets of their first records.
 
         No other batch may be in flight to these partitions.
 
@@ -193,7 +193,7 @@ class BatchProducer:
 
 
 def identity_of(producer: AIOKafkaProducer) -> ProducerIdentity:
-    """Return the id of an idempotent producer that is started."""
+    """Return the producer id of an idempotent producer that has started."""
     manager = producer._txn_manager  # noqa: SLF001 - where it keeps its id
     return ProducerIdentity(manager.producer_id, manager.producer_epoch)
 

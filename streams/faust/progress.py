@@ -1,51 +1,51 @@
 """Progress of a worker in restoring its state from the changelog, for its log and metrics.
 
-The changelog is compacted, so an offset need not hold a row. The rest is given in offsets, which brokers know; the rate
-in offsets and rows.
+The changelog is compacted, so an offset need not hold a row. What is left is in offsets, as brokers know only those;
+the rate is in offsets and rows.
 """
 
 from collections import deque
 from typing import Final, NamedTuple
 
-#: Time between two lines in the log, s.
+#: Time between two log lines, s.
 EVERY: Final = 5.0
-#: The rate is measured over the last so many seconds: compaction and other workers change it.
+#: The rate is measured over the last so many seconds, because compaction and other workers change it.
 WINDOW: Final = 15.0
 
 
 class Recovery(NamedTuple):
-    """Progress of restoring: changelog records left, and all; zeros if nothing is being restored."""
+    """Progress of restoring: changelog records left, and in all; zeros if nothing is being restored."""
 
     left: int = 0
     whole: int = 0
 
 
 class Standby(NamedTuple):
-    """A copy of a partition that another worker serves, and how many changelog offsets it lacks; None: not known."""
+    """A copy of a partition that another worker serves, and how many changelog offsets it lacks; None: unknown."""
 
     partition: int
     lag: int | None
 
 
 class Progress:
-    """Watches recoveries, one after another. Written by the worker's loop, read by the metrics' thread."""
+    """Watches recoveries, one after another. The worker's loop writes it, the thread of the metrics reads it."""
 
     def __init__(self) -> None:
         #: Rows restored since the process began.
         self.rows = 0
-        #: Offsets of the changelog still to restore; 0 outside a recovery.
+        #: Changelog offsets still to be restored; 0 outside a recovery.
         self.left = 0
         #: How long the present recovery has taken, or the last one took; 0 before the first.
         self.seconds = 0.0
-        #: Seconds that the present recovery will still take at its present rate; None while not known, and outside a
+        #: Seconds that the present recovery will still take at its present rate; None while unknown, and outside a
         #: recovery.
         self.seconds_left: float | None = None
-        #: Time and number of rows: when the present recovery began, and at the last look at which nothing was restored.
+        #: Time and number of rows when the present recovery began, and at the last look at which nothing was restored.
         self._began: tuple[float, int] | None = None
         self._idle: tuple[float, int] | None = None
         self._total = 0
         self._told = 0.0
-        #: The looks of the last `WINDOW` seconds: time of the look, offsets left, rows restored so far.
+        #: The looks of the last `WINDOW` seconds: time, offsets left, rows restored so far.
         self._seen: deque[tuple[float, int, int]] = deque()
 
     def restored(self, rows: int) -> None:
@@ -53,7 +53,7 @@ class Progress:
         self.rows += rows
 
     def look(self, left: int | None, now: float) -> str | None:
-        """Note how much is left, and return a line for the log when one is due.
+        """Note how much is left. Return a log line if one is due.
 
         ``left``: offsets still to restore, over all partitions; None while nothing is restored.
         ``now``: seconds on a clock that does not jump.
@@ -63,7 +63,7 @@ class Progress:
         if self._began is None:
             self._began, self._total, self._told = self._idle or (now, self.rows), 0, now
         if left > self.left:
-            # The ends are not known at once, and partitions may join while others are restored.
+            # The ends are not all known at once, and partitions may join while others are restored.
             self._total += left - self.left
             self._seen.clear()
         self.left = left

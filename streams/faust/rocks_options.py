@@ -1,12 +1,12 @@
-"""How RocksDB is opened: filters that spare reads, and memory that all databases of a process share."""
+"""How RocksDB is opened: with filters that save reads, and with memory that all databases of a process share."""
 
 from functools import cache
 
 import rocksdict
 from faust.stores import rocksdb
 
-#: Bytes of one database's write buffer: an eighth of the memory for all write buffers, within these bounds. Larger ones
-#: gain nothing: a row takes 2.8 to 3.2 µs to write with 16 MiB, 3.5 to 3.8 with 64 MiB.
+#: Bytes of a database's write buffer: an eighth of the memory for all write buffers, within these bounds. Larger
+#: buffers gain nothing: a row takes 2.8 to 3.2 µs to write with 16 MiB, 3.5 to 3.8 with 64 MiB.
 SMALLEST, LARGEST = 1 << 16, 16 << 20
 
 
@@ -14,7 +14,7 @@ class RocksOptions(rocksdb.RocksDBOptions):
     """Faust's options with better filters: 10 bits a key and one filter for each table; one over the write buffers.
 
     Every forecast asks for a row that is not there. Without a filter over the write buffers that costs .65 µs, with it
-    .2; Faust's filters of 3 bits a key let a quarter of such reads through to the tables.
+    .2 µs. Faust's filters of 3 bits a key let a quarter of such reads through to the tables.
     """
 
     def as_options(self) -> rocksdict.Options:

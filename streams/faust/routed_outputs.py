@@ -1,4 +1,4 @@
-"""The outputs of a router: labels as outcomes of their streams, each to the partition of its key, and dead letters."""
+"""The outputs of a router: dead letters, and labels as outcomes of their streams, each to the partition of its key."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ LABELS: Final = (OUTCOMES, LETTERS)
 class RoutedOutputs:
     """Produces outcomes and dead letters.
 
-    ``settings``: of the router: its inputs are the routes and the labels.
+    ``settings``: those of the router, whose inputs are the routes and the labels.
     ``producer``: returns the producer; the application makes it when it starts.
     ``partitions``: returns the number of partitions of the outcomes.
     ``produced``: called with the label of a topic and a number of acknowledged records.
@@ -49,7 +49,7 @@ class RoutedOutputs:
         return RoutedBatch(self, partition)
 
     async def heard(self, starts: Mapping[int, object]) -> dict[int, Heard]:
-        """Return nothing: each topic has many writers, and workers drop copies."""
+        """Return nothing: each topic has many writers, and workers ignore repeated records."""
         return {partition: Heard() for partition in starts}
 
     async def note(self, partition: int, entry: bytes) -> None:
@@ -57,7 +57,7 @@ class RoutedOutputs:
         await self.producer().put(self.settings.journal, partition, None, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
-        """Produce the outputs of batches, each topic-partition's by time; raises as `PackedBatch.send`.
+        """Produce the outputs of batches, sorted by time for each topic-partition; raises as `PackedBatch.send`.
 
         Returns nothing, see `heard`.
         """
@@ -81,7 +81,7 @@ class RoutedBatch:
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:
         self.partition = partition
-        #: Records by the label of their topic and the partition they go to, in order.
+        #: Records by their topic's label and their partition, in order.
         self.made = defaultdict[tuple[str, int], list[EncodedRecord]](list)
 
         self._outputs = outputs
@@ -101,7 +101,7 @@ class RoutedBatch:
 
 
 def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:
-    """Merge runs of records by their Kafka timestamps. Each run keeps its order; a future record delays none."""
+    """Merge runs of records by their Kafka timestamps. Each run keeps its order. A future record delays no others."""
     if len(runs) == 1:
         return runs[0]
     timed = chain.from_iterable(zip(_times(run), run, strict=True) for run in runs)
@@ -109,7 +109,7 @@ def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:
 
 
 def _times(run: list[EncodedRecord]) -> Iterable[int]:
-    """Return the time by which each record of a run is merged, ms."""
+    """Return the times, ms, by which the records of a run are merged."""
     stamps = [record[2] or 0 for record in run]
     if any(before - after > SLACK for before, after in pairwise(stamps)):
         stamps = [believed(stamp, stamps[i + 1 : i + 1 + BEHIND]) for i, stamp in enumerate(stamps)]

@@ -1,8 +1,8 @@
-"""Copies of partitions that other workers serve, so that a partition moves without being restored.
+"""Copies of partitions that other workers serve, so that a partition can move without being restored.
 
 A copy is a database like any other, kept up to date from the changelog. Nobody reads it until the group assigns its
-partition to this worker. Then it is closed here and taken up as any database on disk: claimed, vetted and brought to
-the end of the changelog. Appends of the former owner come before the claim and are read, or are refused.
+partition to this worker. Then it is closed here and taken up like any database on disk: it is claimed, vetted and
+brought to the end of the changelog. Appends of the former owner come before the claim and are read, or are refused.
 
 Copies are kept in a thread with a consumer of its own, so that a slow copy, a silent broker or a damaged disk does not
 delay this worker. A copy is given up before it takes disk space that the worker needs.
@@ -35,9 +35,9 @@ from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
 
-#: Seconds between two looks at the changelog's end and identity; the second is used while a copy is missing.
+#: Seconds between two looks at the changelog's end and identity. The second is used while a copy is missing.
 LOOK_SECONDS, MISSING_SECONDS = 10.0, 1.0
-#: Pause before brokers that failed are asked again, s.
+#: Pause before brokers are asked again after a failure, s.
 PAUSE_SECONDS = 1.0
 #: Share of the file system that copies must leave free.
 SPARE: Final = 0.05
@@ -47,7 +47,7 @@ class Standbys:
     """Keeps copies. The thread starts with the first copy.
 
     ``contact``: notes the answers of brokers.
-    ``store``: store of the copies: the state table's directories, with databases of its own.
+    ``store``: store of the copies, in the state table's directories, with its own databases.
     ``release``: closes the database of a partition that was served here; called on the worker's loop.
     ``usage``: returns size and free bytes of the file system of a path.
     """
@@ -70,10 +70,10 @@ class Standbys:
         self._wanted: frozenset[int] = frozenset()
         self._served: frozenset[int] = frozenset()
         self._copies: dict[int, Copy] = {}
-        #: Partitions whose copy was given up for lack of disk space, and its bytes.
+        #: Partitions whose copy was given up for lack of disk space, with the bytes that the copy took.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
-        #: Whether the group has assigned copies; before that, of which partitions this disk has whole rows.
+        #: Whether the group has assigned copies; before that, the partitions of which this disk has whole rows.
         self._told = False
         self._found = set[int]()
         self._changed = asyncio.Event()
@@ -86,23 +86,23 @@ class Standbys:
     # -- for the loop of the worker, and for any thread ------------------------------------------------------------
 
     async def examine(self) -> None:
-        """Find out which rows of this disk are whole, before the worker joins its group and reports them.
+        """Find out which rows on this disk are whole, before the worker joins its group and reports them.
 
-        So a partition whose rows here are foreign, ahead of the changelog, old or damaged goes to another worker with a
-        copy. Rows are vetted in any case before they are served.
+        So if a partition's rows here are foreign, ahead of the changelog, old or damaged, the partition goes to another
+        worker with a copy. In any case, rows are vetted before they are served.
         """
         if kept := self.store.kept():
             self._found = await whole(self._settings, self._contact, self.store, kept)
 
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
-        """Keep copies of these partitions and of no others; returns when all others are closed.
+        """Keep copies of these partitions and of no others. Return when all others are closed.
 
         ``partitions``: their numbers; this worker serves none of them.
-        ``served``: partitions that this worker serves: the thread leaves their files alone.
+        ``served``: partitions that this worker serves; the thread does not touch their files.
         """
         wanted = frozenset(partitions)
         if not self._told:
-            for partition in self.store.kept() - wanted:  # it was opened by `examine`
+            for partition in self.store.kept() - wanted:  # `examine` may have opened it
                 self.store.close(partition)
         self._told = True
         if self._loop is None:
@@ -127,9 +127,9 @@ class Standbys:
         return [Standby(partition, copy.lag) for partition, copy in sorted(dict(self._copies).items())]
 
     def whole(self) -> list[int]:
-        """Return the partitions whose copies lack little; any thread may ask.
+        """Return the partitions whose copies are nearly complete; any thread may ask.
 
-        At the start of the process, these are the partitions that `examine` has found.
+        When the process starts, these are the partitions that `examine` has found.
         """
         if self._told:
             return [each.partition for each in self.look() if each.lag is not None and each.lag <= copies.NEAR]
@@ -137,7 +137,7 @@ class Standbys:
 
     @property
     def missing(self) -> int:
-        """Number of copies that should be here and are not; any thread may ask."""
+        """Number of copies that should be here but are not; any thread may ask."""
         return len(self._wanted - set(self._copies))
 
     # -- the thread ------------------------------------------------------------------------------------------------
@@ -203,13 +203,13 @@ class Standbys:
             copy.sought = False
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
-        """Open copies, set unfit ones aside, note the end of the changelog, and seek."""
+        """Open copies, set aside those that do not fit, note the end of the changelog, and seek."""
         topic = self._settings.changelog
         places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
         began = now()
         described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
-        for partition in sorted(self._wanted & set(places)):  # other copies may be wanted by now
+        for partition in sorted(self._wanted & set(places)):  # by now, other copies may be wanted
             place = places[partition]
             if partition in self._copies or self._open(partition):
                 self._judge(partition, described.part(began, ends[place], begins[place]), began)
@@ -222,7 +222,7 @@ class Standbys:
             return False
         try:
             offset = self.store.offset(partition)
-        except DamagedStoreError as exc:  # it is set aside
+        except DamagedStoreError as exc:  # it has been set aside
             self._lose(partition, exc)
             return False
         except Exception as exc:  # noqa: BLE001 - it may still be open where it was served
@@ -240,7 +240,7 @@ class Standbys:
             self._release(partition)
 
     def _judge(self, partition: int, of: Part, asked: int) -> None:
-        """Set a copy aside that the changelog cannot bring up to date, and note how much it lacks."""
+        """Set aside a copy that the changelog cannot bring up to date; note how much others lack."""
         copy = self._copies[partition]
         try:
             if self.store.vet(partition, of):
@@ -266,14 +266,14 @@ class Standbys:
                 copy.sought = True
 
     async def _fetch(self, consumer: AIOKafkaConsumer) -> None:
-        """Write the next records, then pause for as long again: the worker needs the processor."""
+        """Write the next records, then pause for as long: the worker needs the processor."""
         if not self._copies:
             await asyncio.sleep(copies.FETCH_SECONDS)
             return
         try:
             fetched = await consumer.getmany(timeout_ms=int(copies.FETCH_SECONDS * 1000))
         except (OffsetOutOfRangeError, NoOffsetForPartitionError):
-            self._restart()  # the rows are not of this changelog any more, or it has lost what follows them: look
+            self._restart()  # look again: the rows no longer belong to this changelog, or it has lost what follows them
             self._changed.set()
             await asyncio.sleep(PAUSE_SECONDS)
             return
@@ -292,7 +292,7 @@ class Standbys:
                 self._copies.pop(partition)
                 self._changed.set()
                 log.error(
-                    "the copy of partition %d is not used: the brokers have lost rows that it has; it is made anew, "
+                    "the copy of partition %d is not used: the brokers have lost rows that it has; it is recreated, "
                     "the old files are in %s",
                     partition,
                     self.store.set_aside(partition, "ahead"),
@@ -316,11 +316,11 @@ class Standbys:
         copy.asked, copy.whole = None, True
 
     def _lose(self, partition: int, exc: Exception) -> None:
-        """Give up a copy that cannot be read or written; the next look opens it again."""
+        """Give up a copy that cannot be read or written. The next look opens it again."""
         self._close(partition)
-        if not isinstance(exc, DamagedStoreError):  # damaged rows are set aside
+        if not isinstance(exc, DamagedStoreError):  # damaged rows have been set aside
             self._remove(partition)
-        log.error("the copy of partition %d is made anew: %s", partition, exc)
+        log.error("the copy of partition %d is recreated: %s", partition, exc)
 
     def _make_room(self) -> None:
         """Remove unused rows, then copies, until the worker has enough disk space."""
@@ -332,7 +332,7 @@ class Standbys:
                 if partition in self._wanted:
                     self._crowded[partition] = size
                 elif partition in self.store.kept():
-                    return  # they cannot be removed either
+                    return  # they cannot be removed, either
                 log.error(
                     "the copy of partition %d is removed: less than %.0f %% of %s is free, which is left to what is "
                     "served from it",
@@ -346,7 +346,7 @@ class Standbys:
         return bool(usage.free < SPARE * usage.total)
 
     def _idle(self) -> int | None:
-        """Return a partition with rows here that is neither served nor copied, or None."""
+        """Return a partition that has rows here and is neither served nor copied, or None."""
         return min(self.store.kept() - self._served - self._wanted, default=None)
 
     def _largest(self) -> int | None:

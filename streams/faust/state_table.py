@@ -2,8 +2,8 @@
 
 Stock Faust writes RocksDB first and the changelog later, one record at a time, so a crash in between loses or doubles
 updates. Here, rows that are written together are one record batch of the changelog. Its acknowledgement is the commit
-point: afterwards the rows are on this disk, or can be rebuilt on another. The disk may be behind. It stores the offset
-that its rows reach to, and the next owner of the partition restores the rest.
+point: from then on the rows are on this disk, or can be rebuilt on another. The disk may be behind. It stores the
+offset up to which it has rows, and the next owner of the partition restores the rest.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ NAME = "state"
 
 
 class ForeignWriterError(RuntimeError):
-    """Another writer has appended to this partition's changelog, although the claim should have prevented it."""
+    """Another writer has appended to this partition's changelog, although the claim should have prevented that."""
 
 
 class PartitionsError(RuntimeError):
-    """The number of partitions of an input has changed: records of one key are in several partitions."""
+    """The number of partitions of an input has changed, so records of one key are in several partitions."""
 
 
 class StateTable(faust.Table):  # type: ignore[type-arg]
@@ -41,7 +41,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     ``owner``: name of this worker in its claims.
     ``changelog``: topic of the changelog; empty: as Faust names it.
-    ``batch_bytes``: most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
+    ``batch_bytes``: largest size of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._locks: dict[int, asyncio.Lock] = {}
         #: Changelog offset at which the next batch of each partition must be appended.
         self._next: dict[int, int] = {}
-        #: Rows of each partition that are in the changelog and not yet in the store.
+        #: Rows of each partition that are in the changelog but not yet in the store.
         self._unwritten: dict[int, dict[bytes, bytes | None]] = {}
-        #: Time of the last claim of each partition, ms since 1970, and the end of its changelog then.
+        #: When each partition was last claimed, ms since 1970, and the end of its changelog then.
         self._claimed: dict[int, tuple[int, int]] = {}
         #: Number of partitions of the inputs, once known.
         self.widths = Widths(0, 0)
@@ -81,7 +81,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return self.rocks()
 
     def rocks(self) -> RocksStore:
-        """Return a second store on the table's directories. A database may be open in only one store at a time."""
+        """Return a second store in the table's directories. A database may be open in only one store at a time."""
         return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
 
     @property
@@ -106,13 +106,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return partition in self._claimed
 
     async def vet(self, partitions: Iterable[int]) -> list[int]:
-        """Set aside databases of claimed partitions that are damaged or cannot be brought up to date.
+        """Set aside the databases of claimed partitions that are damaged or cannot be brought up to date.
 
-        The second means: rows of another changelog, rows that the changelog does not have, and rows so old that later
-        deletions may have been compacted away.
+        The latter is so if their rows come from another changelog, the changelog lacks them, or they are so old that
+        later deletions may have been compacted away.
 
-        Raises KafkaError or TimeoutError if the brokers do not describe the changelog.
-        Returns the partitions that were set aside: their whole changelog must be restored.
+        Raises KafkaError or TimeoutError if the brokers do not describe the changelog. Returns the partitions that were
+        set aside. Their whole changelog must be restored.
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
@@ -123,12 +123,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ]
 
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
-        """Compare the input topics with those that the partitions' rows came from; note the topics if none are noted.
+        """Compare the input topics with those from which the partitions' rows came; note the topics if none are noted.
 
-        Raises DataLossError if a topic was made anew since its records were applied: the fence would hide as many new
-        records.
-        Raises PartitionsError if a topic has another number of partitions than when its first records were applied.
-        Raises KafkaError or TimeoutError if the brokers do not describe the topics, or as `commit`.
+        Raises DataLossError if a topic was recreated after its records were applied: the fence would hide as many new
+        records. Raises PartitionsError if a topic has another number of partitions than when its first records were
+        applied. Raises KafkaError or TimeoutError if the brokers do not describe the topics, or as `commit`.
 
         ``topics``: names of the topics of forecasts and of outcomes.
         """
@@ -146,7 +145,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             if before != found and offset:
                 raise DataLossError(
                     f"the state of partition {partition} has applied {topic} up to offset {offset - 1}, but that topic "
-                    f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
+                    f"was deleted and recreated: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
         stored = self.store.read(partition, kinds.WIDTHS.key())
@@ -164,7 +163,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             await self.commit(partition, rows)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
-        """Append rows to the changelog and wait for the acknowledgement; the next `commit` writes them to the store.
+        """Append rows to the changelog and wait until it acknowledges. The next `commit` writes them to the store.
 
         Raises TooLargeError if the rows of a partition do not fit one record batch; nothing was sent.
         Raises MovedError if a partition has moved; nothing was sent.
@@ -181,7 +180,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def commit(
         self, partition: int, rows: RowWrites, probe: Callable[[int], None] = lambda _: None, pace: Pace = HURRIED
     ) -> None:
-        """Append rows to the changelog, wait for the acknowledgement, then write them to the store.
+        """Append rows to the changelog, wait until it acknowledges, then write them to the store.
 
         Raises as `append`.
 
@@ -189,7 +188,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ``probe``: called with 1 when the changelog has acknowledged, with 2 when the store has written.
         ``pace``: rests while rows are packed and written.
         """
-        batch = await self.changelog.pack(partition, rows, pace)  # the journal is written meanwhile
+        batch = await self.changelog.pack(partition, rows, pace)  # meanwhile the journal is written
         async with self._locked([partition]):
             await self._append({partition: rows}, {partition: batch})
             unwritten, offset = self._unwritten.pop(partition), self._next[partition] - 1
@@ -200,7 +199,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             if last:
                 self.store.begin(partition, last, offset)
             last = part
-        self._require_claim(partition, claim)  # there is a rest after the last slice, too
+        self._require_claim(partition, claim)  # it may also have moved during the rest after the last slice
         self.store.write(partition, last, offset, now())
         probe(2)
 
@@ -217,7 +216,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             self._appended(partition, rows[partition], offset)
 
     async def renew(self) -> None:
-        """Confirm claims that were not confirmed for long.
+        """Confirm claims that have not been confirmed for long.
 
         Raises FencedError, ForeignWriterError, KafkaError or TimeoutError as `commit`.
         """
@@ -227,7 +226,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     await self._confirm(partition)
 
     async def cleanup(self) -> str:
-        """Return the changelog's ``cleanup.policy`` if it loses rows, else an empty text; raises as `vet`."""
+        """Return the changelog's ``cleanup.policy`` if it loses rows, otherwise an empty text; raises as `vet`."""
         producer = cast("BatchProducer", self.app.producer)
         policy = (await producer.describe(self.app.conf.id, str(self.changelog_topic_name))).policy
         return "" if policy == COMPACT else policy
@@ -249,7 +248,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     @asynccontextmanager
     async def _locked(self, partitions: Iterable[int]) -> AsyncIterator[None]:
-        """Lock the changelog of some partitions, so that nothing else is in flight to it."""
+        """Lock the changelog of some partitions, so that nothing else is in flight to them."""
         locks = [self._locks.setdefault(partition, asyncio.Lock()) for partition in sorted(partitions)]
         taken = 0
         try:
@@ -272,7 +271,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         restore(self.store, tp.partition, records, now())
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
-        """Do nothing: `restore` has written these records already, and Faust hands them over some time later.
+        """Do nothing, because `restore` has already written these records. Faust hands them over later.
 
         A second write would overwrite newer rows: it would put back an older fence, and a batch would be folded twice.
         """
@@ -283,7 +282,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._unwritten.pop(partition, None)
         self.changelog.activate(partition)
         offset, claimed = self.store.offset(partition), self._claimed.get(partition)
-        if offset is not None and claimed is not None:  # the rows have all that was appended before the claim
+        if offset is not None and claimed is not None:  # the rows contain all that was appended before the claim
             self.store.write(partition, (), offset, claimed[0])
 
     def closed(self, partition: int) -> None:

@@ -19,16 +19,16 @@ from streams.faust.rocks_options import RocksOptions
 from streams.kafka.provenance import Part
 from streams.records.merge import KafkaRecord
 
-#: Row key and value; None deletes.
+#: Row key and value; None deletes the row.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Keys of a database's origin (`Described.origin`), and of the time to which its rows are complete (i64, ms
+#: Keys of a database's origin (`Described.origin`), and of the time up to which its rows are complete (i64, ms
 #: since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
-#: Key of the changelog offset that a write in slices was to reach.
+#: Key of the changelog offset that a write in slices should reach.
 BEGUN: Final = b"__trueup\0begun__"
 
-#: Reasons to set a database aside; the new name ends with one.
+#: Reasons to set a database aside. Its new name ends with the reason.
 SET_ASIDE: Final = ("foreign", "ahead", "old", "damaged")
 
 
@@ -41,23 +41,23 @@ class DamagedStoreError(RuntimeError):
 
 
 class RocksStore(rocksdb.Store):
-    """Faust's RocksDB store. Each write carries the changelog offset that the rows reach to.
+    """Faust's RocksDB store. Each write also stores the changelog offset that the rows reach.
 
     A damaged database is set aside: it is renamed to ``….damaged``. If the damage is found at opening, an empty
     database takes its place and recovery fills it. If it is found later, the partition cannot be read or written until
-    `anew`: otherwise a write that is under way would begin an incomplete database.
+    `anew`: otherwise a write in progress would begin an incomplete database.
 
-    Damage often hits several databases of a disk. So after the first, `vet` reads all rows of the others.
+    Damage often affects several databases of a disk. So after the first one, `vet` reads all rows of the others.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.rocksdb_options = RocksOptions(**(self.options or {}))
-        #: Databases set aside since the process began, by the reason in their new name.
+        #: Number of databases set aside since the process began, by the reason in their new name.
         self.set_aside_for: Counter[str] = Counter()
-        #: Partitions whose database was found damaged in use and was not replaced yet.
+        #: Partitions whose database was found damaged in use and has not been replaced yet.
         self._lost: set[int] = set()
-        #: Partitions with rows on this disk that were not read since damage was found in others.
+        #: Partitions whose rows on this disk have not been read since damage was found in others.
         self._suspects: set[int] = set()
 
     def read(self, partition: int, key: bytes) -> bytes | None:
@@ -73,7 +73,7 @@ class RocksStore(rocksdb.Store):
 
         def read(key: bytes) -> bytes | None:
             try:
-                # The database gets no name here: the traceback of an error would hold it open.
+                # The database is in no variable here: the traceback of an error would keep it open.
                 value: bytes | None = (dbs.get(partition) or self._db_for_partition(partition)).get(key)
             except Exception as exc:
                 self._give_up(partition, exc)
@@ -97,7 +97,7 @@ class RocksStore(rocksdb.Store):
         return aside
 
     def fit(self, partition: int, of: Part) -> bool:
-        """Whether the changelog can bring the rows up to date. Sets only damaged rows aside."""
+        """Whether the changelog can bring the rows up to date. Only damaged rows are set aside."""
         try:
             return self.offset(partition) is not None and not self._unfit(partition, of)
         except DamagedStoreError as exc:
@@ -105,7 +105,7 @@ class RocksStore(rocksdb.Store):
             return False
 
     def _vetted(self, partition: int, of: Part) -> bool:
-        """Set a damaged or unfit database aside, and return whether it was."""
+        """Set a damaged or unfit database aside; return whether it was."""
         try:
             if partition in self._suspects:
                 self._read_all(partition)
@@ -133,7 +133,7 @@ class RocksStore(rocksdb.Store):
         self._suspects.discard(partition)
 
     def _unfit(self, partition: int, of: Part) -> tuple[str, str] | None:
-        """Return why the rows cannot be used, as one of `SET_ASIDE` and in words; None if they can."""
+        """Return why the rows cannot be used, as one of `SET_ASIDE` and in words; None if they can be used."""
         offset, begun = self.offset(partition), self.read(partition, BEGUN)
         if offset is None and begun is None:
             return None  # there are no rows
@@ -157,18 +157,18 @@ class RocksStore(rocksdb.Store):
         return None
 
     def as_of(self, partition: int) -> int | None:
-        """Return the time the rows are as of, ms since 1970: the changelog still has all later deletions."""
+        """Return up to which time the rows are complete, ms since 1970: the changelog still has all later deletions."""
         stored = self.read(partition, AS_OF)
         return None if stored is None else int.from_bytes(stored, "little", signed=True)
 
     def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:
-        """Write rows, their changelog offset and the time they are as of, in one atomic write.
+        """Write rows, their changelog offset, and the time up to which they are complete, in one atomic write.
 
         Raises DamagedStoreError if RocksDB finds damage now, found it in the background, or had found it before.
 
         ``rows``: keys and values; None deletes.
         ``offset``: offset of the last changelog record in the rows.
-        ``as_of``: every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
+        ``as_of``: every deletion that the rows lack is later than this, ms since 1970; None does not change the time.
         """
         own = [(self.offset_key, str(offset).encode())]
         if as_of is not None:
@@ -176,11 +176,10 @@ class RocksStore(rocksdb.Store):
         self._put(partition, chain(rows, own))
 
     def begin(self, partition: int, rows: RowItems, offset: int) -> None:
-        """Write some of the rows up to an offset; `write` ends it. Until then the database keeps its old offset.
+        """Write a part of the rows up to an offset. `write` completes it. Until then the database keeps its old offset.
 
-        After a crash in between, the rows come from the changelog again. If the changelog ends before ``offset``, they
-        are set aside.
-        Raises as `write`.
+        After a crash in between, the rows come from the changelog again. If the changelog ends before ``offset``, the
+        rows are set aside. Raises as `write`.
         """
         self._put(partition, chain(rows, [(BEGUN, str(offset).encode())]))
 
@@ -219,7 +218,7 @@ class RocksStore(rocksdb.Store):
         self.anew(exc.partition)
 
     def anew(self, partition: int) -> None:
-        """Replace a damaged database by an empty one. Call it when no write is under way."""
+        """Replace a damaged database by an empty one. Call it when no write is in progress."""
         self._lost.discard(partition)
 
     def _open_for_partition(self, partition: int) -> rocksdict.Rdict:
@@ -250,7 +249,7 @@ class RocksStore(rocksdb.Store):
         return fresh
 
     def _give_up(self, partition: int, exc: Exception) -> None:
-        """Set a database aside and raise DamagedStoreError, if the error is damage; else return."""
+        """If the error is damage, set a database aside and raise DamagedStoreError."""
         if isinstance(exc, rocksdict.DbClosedError) and partition in self._lost:  # another thread has set it aside
             raise _awaited(partition) from exc
         if isinstance(exc, DamagedStoreError) or not _is_damage(exc):
@@ -268,13 +267,13 @@ class RocksStore(rocksdb.Store):
         )
 
     def set_aside(self, partition: int, what: str) -> Path:
-        """Close a database and rename it, replacing the last one of the same reason; return its new path."""
+        """Close a database and rename it; return the new path. It replaces the last one with the same reason."""
         db = self._dbs.pop(partition, None)
         if db is not None:
             _close_damaged(db)
         path = Path(self.partition_path(partition))
         aside = path.with_name(f"{path.name}.{what}")
-        if os.path.lexists(path):  # else another read found the damage first
+        if os.path.lexists(path):  # otherwise another read has found the damage first
             remove_directory(aside)
             path.rename(aside)
             self.set_aside_for[what] += 1
@@ -282,9 +281,9 @@ class RocksStore(rocksdb.Store):
         return aside
 
     def close(self, partition: int) -> None:
-        """Close a partition's database, if it is open. Call it when no write is under way.
+        """Close a partition's database, if it is open. Call it when no write is in progress.
 
-        RocksDB reports damage found in the background when it closes. The database is set aside then.
+        When RocksDB closes, it reports damage that it found in the background. The database is then set aside.
         """
         self.anew(partition)
         db = self._dbs.pop(partition, None)
@@ -315,7 +314,7 @@ class RocksStore(rocksdb.Store):
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows whose key starts with ``prefix``, in order; raises as `read`.
 
-        RocksDB ends an iteration silently at damage, so its status is asked for afterwards.
+        At damage, RocksDB ends an iteration silently, so its status is checked afterwards.
         """
         rows: Any = None
         try:
@@ -326,14 +325,14 @@ class RocksStore(rocksdb.Store):
                 rows.next()
             rows.status()
         except Exception as exc:
-            rows = None  # an iterator would hold the database open
+            rows = None  # the iterator would keep the database open
             self._give_up(partition, exc)
             raise
 
     def size(self, partition: int) -> tuple[int, int]:
         """Return RocksDB's estimates of the number of rows and of their bytes; 0 if the database is closed or damaged.
 
-        Metrics call it from their own thread. It opens no database: one that is just moving would stay open.
+        The metrics' thread calls it. It opens no database: that of a moving partition would stay open.
         """
         db = self._dbs.get(partition)
         if db is None:
@@ -347,14 +346,14 @@ class RocksStore(rocksdb.Store):
             return max(rows - own_rows, 0), sum(db.property_int_value(name) or 0 for name in held)
         except Exception as exc:
             if isinstance(exc, rocksdict.DbClosedError) or _is_damage(exc):
-                return 0, 0  # the server of the partition reports it
+                return 0, 0  # whoever serves the partition reports it
             raise
 
 
 def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], at: int) -> None:
-    """Write changelog records, in order, with the offset of the last.
+    """Write changelog records in order, with the offset of the last.
 
-    Rows that were there keep the time they are as of. An empty store gets the time at which the recovery began.
+    The time up to which present rows are complete does not change. An empty store gets the time when recovery began.
 
     ``at``: the time, ms since 1970.
     """
@@ -373,7 +372,7 @@ def _awaited(partition: int) -> DamagedStoreError:
 
 
 def _close_damaged(db: rocksdict.Rdict) -> None:
-    """Close a damaged database. RocksDB may report the damage again, and closes it nevertheless."""
+    """Close a damaged database. RocksDB may report the damage again, but closes it."""
     with suppress(Exception):
         db.close()
 
@@ -385,12 +384,12 @@ def _is_damage(exc: Exception) -> bool:
 
 
 def _stray(path: Path) -> bool:
-    """Whether the path is something else than a directory: RocksDB would write through a link."""
+    """Whether the path is not a directory. RocksDB would write through a link."""
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, or a file or link in its place. A part of a directory may remain.
+    """Remove a directory, or a file or link in its place. Parts of a directory may remain.
 
     Raises OSError if a file or link cannot be removed.
     """

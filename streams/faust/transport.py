@@ -1,10 +1,10 @@
 """The batch transport: whole fetches instead of single messages, on Faust's own extension points.
 
-Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
-past gaps. This consumer buffers fetched records, and merges the two topics of each partition by time
-(`streams.records.merge`). It hands turns to the agent, with at most one batch of each partition, and commits their
-offsets once they are acknowledged. Changelog records go to the table. Faust still owns the consumer group, the
-assignment, the recovery and the life of the process.
+Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and may
+commit past records that are not processed. This consumer buffers fetched records, and merges the two topics of each
+partition by time (`streams.records.merge`). It hands turns to the agent, with at most one batch of each partition, and
+commits their offsets once they are acknowledged. Changelog records go to the table. Faust still owns the consumer
+group, the assignment, the recovery and the life of the process.
 
 The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
 its name.
@@ -39,7 +39,7 @@ from streams.metrics.gauges import INPUTS
 from streams.metrics.metric import Sample
 from streams.records.merge import Batch, PartitionBuffer
 
-#: Time between two looks for forecasts that are due in quiet partitions, and for patience that has ended, s.
+#: Time between two looks, s: for forecasts that are due in quiet partitions, and for patience that has ended.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
 
 
@@ -55,11 +55,11 @@ class BatchConsumer(Buffering):
         )
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
-        #: Offsets the brokers have confirmed.
+        #: Offsets that the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
-        #: When quiet partitions were last looked at, s.
+        #: When quiet partitions were last checked, s.
         self._ticked = 0.0
-        #: Counts revocations, so that taking up partitions can tell whether one happened meanwhile.
+        #: Counts revocations, so that a task that takes partitions up can tell whether one happened meanwhile.
         self._revocations = 0
 
     def _new_consumer_thread(self) -> LoopConsumer:
@@ -71,7 +71,7 @@ class BatchConsumer(Buffering):
         """Hand out the next turn: a batch of every partition that has records and whose last batch is folded."""
         try:
             for turn in self._taken():
-                with suppress(StopIteration):  # it never waits while the flow is on, so it ends in this step
+                with suppress(StopIteration):  # while the flow is on, it never waits, so it ends in this step
                     cast("Coroutine[None, None, None]", self.callback(self._message(turn))).send(None)
                     raise RuntimeError("Faust did not take a turn at once")
         except Exception as exc:  # noqa: BLE001 - after any error partitions stand still; Faust would only start the agent again
@@ -120,10 +120,10 @@ class BatchConsumer(Buffering):
         batch = turn[0]
         tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
         timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
-        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands on the value unchanged
+        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust passes the value on unchanged
 
     def holds(self, batch: Batch) -> bool:
-        """Whether a batch's partition is still here and was not taken up again since the batch was handed out."""
+        """Whether a batch's partition is still here, and was not taken up again after the batch was handed out."""
         partition_buffer = self.partition_buffers.get(batch.partition)
         return partition_buffer is not None and partition_buffer.epoch == batch.epoch
 
@@ -137,7 +137,7 @@ class BatchConsumer(Buffering):
         self._hand_out_more()
 
     def ack(self, message: Message) -> bool:
-        """Note that a turn is answered: its offsets may be committed, except of partitions that have moved."""
+        """Note that a turn is answered. Its offsets may be committed, except those of partitions that have moved."""
         message.acked = True
         self._unacked_messages.discard(message)
         for batch in filter(self.holds, cast("list[Batch]", message.value)):
@@ -166,7 +166,7 @@ class BatchConsumer(Buffering):
         return self._confirmed.get(tp, -1) < offset
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit, and note what was committed: Faust counts a commit that failed in a rebalance as done."""
+        """Commit, and note what was committed, because Faust counts a commit that failed in a rebalance as done."""
         done = await super()._commit(offsets)
         if done:
             self._confirmed.update(offsets)
@@ -176,12 +176,12 @@ class BatchConsumer(Buffering):
         """Do nothing: Faust's check expects messages, not batches. The lag and the last update show the same."""
 
     def hold(self) -> None:
-        """Hand nothing out until the flow is resumed, and drop the buffers; their records are fetched again."""
+        """Hand nothing out until the flow is resumed, and drop the buffers. Their records are fetched again."""
         self.stop_flow()
         self.partition_buffers = {n: PartitionBuffer(n, each.sources) for n, each in self.partition_buffers.items()}
 
     async def watched(self) -> None:
-        """Find out how many records open transactions delay."""
+        """Find out how many records are delayed by open transactions."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
         client = cast("BatchProducer", self.app.producer).client()
@@ -203,7 +203,7 @@ class BatchConsumer(Buffering):
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Close the copies of assigned partitions, and let recovery claim them."""
+        """Close the copies of assigned partitions, and let the recovery claim them."""
         self._ours = True
         standbys = cast("BatchTransport", self.transport).standbys
         if standbys is not None:
@@ -211,7 +211,7 @@ class BatchConsumer(Buffering):
             try:
                 await standbys.follow(self._assignor.copied - served, served)
             except Exception as exc:
-                self.inputs.failed(exc)  # aiokafka only logs it, and nothing would be served
+                self.inputs.failed(exc)  # aiokafka would only log it, and nothing would be served
                 raise
         self._copying = False
         self._asked_for = frozenset()
@@ -234,13 +234,14 @@ class BatchConsumer(Buffering):
         for partition in {tp.partition for tp in revoked}:
             self.partition_buffers.pop(partition, None)
             self.inputs.revoked(partition)  # also a partition that was claimed but not taken up
-        self._revocations += 1  # a task that began to take them up has lost them, too
+        self._revocations += 1  # a task that began to take them up has also lost them
 
     async def perform_seek(self) -> None:
         """Start every source partition after the last checkpoint of its state, whatever offset is committed.
 
-        Records folded since the checkpoint follow the journal, see `state.journal`. The flow is stopped first and every
-        buffer starts empty: stock Faust fetches meanwhile and then clears the queues, which loses records.
+        Records folded since the checkpoint are folded again in the journal's order, see `state.journal`. The flow is
+        stopped first, and every buffer starts empty: stock Faust fetches meanwhile and then clears the queues, which
+        loses records.
         """
         self.hold()
         self._committable.clear()
@@ -280,14 +281,14 @@ class BatchConsumer(Buffering):
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
     async def _taken_up(self, partitions: Mapping[int, Sequence[int]]) -> dict[int, tuple[tuple[int, int], Journal]]:
-        """Take partitions up and return the results of `Inputs.applied`; close them if they are revoked meanwhile.
+        """Take partitions up and return the results of `Inputs.applied`. Close them if they are revoked meanwhile.
 
-        Raises RebalanceAgain if they are, or if only another build can take one up.
+        Raises RebalanceAgain if they are revoked, or if only another build can take one up.
         """
         revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:
             for partition, said in partitions.items():
-                if not self.table.is_claimed(partition):  # a rebalance came while it was restored
+                if not self.table.is_claimed(partition):  # a rebalance came while the partition was restored
                     raise RebalanceAgain
                 try:
                     taken_up[partition] = await self.inputs.applied(partition, said)
@@ -311,7 +312,7 @@ class BatchConsumer(Buffering):
 
 
 class BatchTransport(driver.Transport):
-    """The transport. Set its attributes before the start; ``standbys`` if copies are kept."""
+    """The transport. Set its attributes before the start, and ``standbys`` if copies are kept."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[FaustProducer]] = FaustProducer

@@ -20,16 +20,16 @@ from state.engine import OUTSTANDING
 from state.witnesses import SLACK
 from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPositions
 
-#: So many partitions may have full batches in a turn. With more, each has a smaller share, which bounds requests and
-#: waits.
+#: Up to this many partitions may have full batches in a turn. With more, each gets a smaller share, which bounds
+#: requests and waits.
 FULL: Final = 4
 
 
 class Turns:
     """Takes batches of all partitions.
 
-    ``limit, size``: most records of a batch, and most bytes of their keys and values.
-    ``patience``: how long a partition may hold back the others while its next record is not known, s.
+    ``limit, size``: the most records in a batch, and the most bytes of their keys and values.
+    ``patience``: how long a partition may hold back the others while its next record is unknown, s.
     ``together``: whether in a backlog all partitions take records up to the same time.
     """
 
@@ -44,15 +44,15 @@ class Turns:
     ) -> None:
         self._limit, self._size, self._patience = limit, size, patience
         self._together, self._clock = together, clock
-        #: Since when the next record of a topic-partition is not known, s.
+        #: Since when the next record of a topic-partition is unknown, s.
         self._since: dict[TP, float] = {}
         #: Number of the last turn.
         self._number = 0
 
     def take(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> list[Batch]:
-        """Return the next batches, at most one for each partition; none while all wait.
+        """Return the next batches, at most one for each partition; none if all wait.
 
-        While `OUTSTANDING` turns are not answered, all partitions wait, also those that are in none of these turns: a
+        While `OUTSTANDING` turns are not answered, all partitions wait, even those that are in none of these turns: a
         turn of one partition costs as much as a turn of all.
         """
         if len({batch.turn for each in buffers for batch in each.out} - {0}) >= OUTSTANDING:
@@ -75,24 +75,24 @@ class Turns:
         self._since.clear()
 
     def _waits(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> bool:
-        """Whether the next record of a topic-partition is unknown, and its patience has not ended."""
+        """Whether the next record of a topic-partition is unknown and its patience has not ended."""
         now, unknown = self._clock(), list[TP]()
         for each in buffers:
             lacking = [tp for tp, queue in each.queues() if len(queue) <= BEHIND and not reading.caught_up(tp)]
             if lacking:
-                each.awaited = lacking[0]  # it is fetched, whatever else is buffered
+                each.awaited = lacking[0]  # then it is fetched, whatever else is buffered
             unknown += lacking
         self._since = {tp: self._since.get(tp, now) for tp in unknown}
         return any(now - since < self._patience for since in self._since.values())
 
     def _until(self, buffers: Sequence[PartitionBuffer], limit: int) -> int:
-        """Return the time up to which every partition can be taken in one batch, ms."""
+        """Return the time, ms, up to which every partition's records fit one batch."""
         share, until, first = limit // 2, NEVER, NEVER
         for each in buffers:
             for _, queue in each.queues():
                 if queue:
                     first = min(first, queue[0].timestamp)
-                    # A batch may end at a record whose successor is not known.
+                    # A batch may end at a record if the next one is unknown.
                     some = islice(queue, max(min(len(queue) - BEHIND, share), 1))
                     until = min(until, max([record.timestamp for record in some]))
         return max(until, first)

@@ -1,13 +1,13 @@
-"""Unpack fetched record batches, each into at most a bounded number of bytes.
+"""Unpacks fetched record batches, each into a bounded number of bytes.
 
 Brokers limit the packed size of a batch: 1.5 kB of zstd can hold 50 MB. aiokafka unpacks without a bound. So this
 module takes the batches out of a fetch and unpacks them itself. A large batch is unpacked in a thread (`Aside`); other
 partitions are handed over and fetched meanwhile.
 
-One record stands for a batch that is too large or cannot be unpacked (`records.refused`). It has the batch's last
-offset, so the reader goes on after the batch. If only the end of a batch is unreadable, the record stands for that end.
-An offset that lies outside its batch counts as unreadable: it would move the fence past records that were never
-applied.
+A single record takes the place of a batch that is too large or cannot be unpacked (`records.refused`). It has the
+batch's last offset, so the reader goes on after the batch. If only the end of a batch is unreadable, the record takes
+the place of that end. An offset that lies outside its batch counts as unreadable: it would move the fence past records
+that were never applied.
 
 Batches from before Kafka 0.11 are left to aiokafka, without a bound. Kafka 4 has none.
 """
@@ -33,31 +33,31 @@ from streams.faust import batches
 from streams.faust.batches import HEAD_BYTES, Opened, RefusedBatch, SkippingBatch, UnpackedBatch
 from streams.records.skips import PoisonError
 
-#: Default for the most bytes a batch may unpack to.
+#: Default limit of the bytes that a batch may unpack to.
 LIMIT: Final = 32 << 20
-#: Most bytes of keys and values, and most records, that one call hands over of a partition. A fetch may hold many
-#: batches of the largest size, and a batch may hold millions of empty records.
+#: The most bytes of keys and values, and the most records, of a partition that one call hands over. A fetch may hold
+#: many batches of the largest size, and a batch may hold millions of empty records.
 PORTION, PORTION_RECORDS = 1 << 20, 10_000
-#: Bytes that a header counts for in a portion. It takes two bytes in a batch, and forty times as many in memory.
+#: Bytes that a header counts as in a portion. It takes two bytes in a batch, and forty times as many in memory.
 HEADER: Final = 64
-#: Batches up to these sizes, packed and unpacked, are not given to a thread: they take a millisecond or two. With empty
-#: frames, gzip and snappy take up to 10 ms.
+#: Batches of at most these sizes, packed and unpacked, are not given to a thread: they take a millisecond or two. With
+#: empty frames, gzip and snappy take up to 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Positions in a batch's head: the length, the byte from which it counts, and the magic.
+#: Positions in a batch's head: the length, the first byte that the length counts, and the magic.
 _LENGTH, _BEFORE, _MAGIC = 8, 12, 16
-#: Position of the leader's epoch: of the leader that wrote the batch.
+#: Position of the epoch of the leader that wrote the batch.
 _EPOCH: Final = struct.Struct(">12xi")
-#: Bytes of the head of the oldest format.
+#: Length of the head in the oldest format, bytes.
 _SHORTEST: Final = 26
-#: An offset beyond all others.
+#: An offset larger than all others.
 _NEVER: Final = 1 << 63
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
 
 
 class Head(NamedTuple):
-    """First offset of a batch, the offset after its last, and its writer: the producer id and its epoch."""
+    """First offset of a batch, the offset after its last one, and its writer: producer id and epoch."""
 
     base: int
     following: int
@@ -65,7 +65,7 @@ class Head(NamedTuple):
 
 
 class Read:
-    """Next offset to read of a partition, and the leader epoch that wrote the offset before it; -1: not known."""
+    """Next offset to read of a partition, and the leader epoch that wrote the offset before it; -1: unknown."""
 
     __slots__ = ("epoch", "following")
 
@@ -73,13 +73,13 @@ class Read:
         self.epoch, self.following = epoch, following
 
     def on(self, epoch: int, following: int) -> None:
-        """Note that a batch was read. A batch that is read again after a seek changes nothing."""
+        """Note that a batch was read. Reading it again after a seek changes nothing."""
         if following > self.following:
             self.epoch, self.following = epoch, following
 
 
 class Later(Exception):  # noqa: N818 - nothing is wrong
-    """The next batch is still being unpacked in a thread."""
+    """A thread is still unpacking the next batch."""
 
 
 class RecordSet:
@@ -89,7 +89,7 @@ class RecordSet:
     """
 
     def __init__(self, data: bytes) -> None:
-        #: Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
+        #: The most bytes that a batch may unpack to; None leaves unpacking to aiokafka.
         self.limit: int | None = LIMIT
         #: Offsets to leave out, each with its reason (`streams.records.skips.why`).
         self.skips: Mapping[int, str] = {}
@@ -100,7 +100,7 @@ class RecordSet:
         self._data = data
         self._at = 0
         self._end = self._whole(0)
-        #: The batch that was taken last; None where none was, or it is older than Kafka 0.11.
+        #: The batch that was taken last; None if there was none, or if it is older than Kafka 0.11.
         self._taken: memoryview | None = None
         #: The offset after the batch taken last.
         self.following = _NEVER
@@ -129,7 +129,7 @@ class RecordSet:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the leader that wrote the next batch; -1 where it is not known."""
+        """The epoch of the leader that wrote the next batch; -1 if unknown."""
         begun = self._end is not None and self._data[self._at + _MAGIC] >= 2
         return int(_EPOCH.unpack_from(self._data, self._at)[0]) if begun else -1
 
@@ -140,8 +140,8 @@ class RecordSet:
     def next_batch(self) -> Any:  # noqa: ANN401 - one of aiokafka's batches, or what stands for one
         """Take the next batch, unpacked.
 
-        Raises CorruptRecordException if no batch begins where one should.
-        Raises Later if a thread is still unpacking it. It remains the next batch.
+        Raises CorruptRecordException if no batch begins where one should. Raises Later if a thread is still unpacking
+        it. It then remains the next batch.
         """
         self._taken = None
         if self._end is None:
@@ -160,12 +160,12 @@ class RecordSet:
         return batch
 
     def unread(self, offset: int) -> int:
-        """Return the first unread offset of the batch taken last; ``offset`` follows the last record that was read."""
+        """Return the first unread offset of the batch taken last. ``offset`` is the one after the last record read."""
         # Compaction may have removed records between the last one read and this batch.
         return offset if self._taken is None else max(offset, DefaultRecordBatch(self._taken).base_offset)
 
     def rest(self, first: int, wrong: Exception) -> list[DefaultRecord] | None:
-        """Return the records that stand for the rest of the batch taken last, from the offset ``first`` on.
+        """Return the records that take the place of the rest of the batch taken last, from the offset ``first`` on.
 
         The list is empty if every offset was read. None if the batch is damaged, or has no bound.
         """
@@ -183,7 +183,7 @@ class RecordSet:
         self._taken = data
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         if skipped and batch.is_control_batch and batch.validate_crc():
-            return opened  # a transaction's marker, which ends nothing
+            return opened  # the marker of a transaction, which ends nothing here
         return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
@@ -194,7 +194,7 @@ class RecordSet:
             return done.result()
         if self.limit is None:
             return batch
-        # A dead letter cannot repair damage by network or disk: aiokafka checks again, and ends the worker.
+        # A dead letter cannot repair damage by network or disk. aiokafka checks the batch again, and ends the worker.
         if not batch.compression_type or not batch.validate_crc():
             return batch
         if self.aside is None:
@@ -212,13 +212,13 @@ class RecordSet:
         return self._unpacking is not None
 
     def let_go(self) -> None:
-        """Forget the batch that a thread unpacks."""
+        """Forget the batch that a thread is unpacking."""
         if self._unpacking is not None:
             self._unpacking.cancel()
 
 
 class Aside:
-    """Unpacks large batches in a thread, one at a time in this process, and wakes the readers when a batch is ready.
+    """Unpacks large batches in a thread, one at a time in this process. Wakes the readers when a batch is ready.
 
     ``of``: the fetcher whose readers wait. Create the object on its event loop.
     """
@@ -229,7 +229,7 @@ class Aside:
         self._fetcher = of
 
     def __call__(self, unpack: Callable[[], Opened]) -> Future[Opened]:
-        """Start to unpack a batch."""
+        """Start to unpack a batch in the thread."""
         loop = asyncio.get_running_loop()
 
         def done(_: Future[Opened]) -> None:
@@ -245,7 +245,7 @@ class Aside:
 
 
 def wake(fetcher: Fetcher) -> None:
-    """Wake the readers of a fetcher: there may be records."""
+    """Wake the readers of a fetcher, because there may be records."""
     for waiter in fetcher._fetch_waiters:  # noqa: SLF001 - as aiokafka does where records come
         fetcher._notify(waiter)  # noqa: SLF001 - as above
 
@@ -255,8 +255,8 @@ class Fetches(OrderedDict[TopicPartition, Any]):
 
     ``limit``: returns the most bytes a batch of a topic may unpack to; None for no bound.
     ``skips``: returns the offsets of a partition to leave out, each with its reason.
-    ``aside``: unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by
-      ``getmany``: ``getone`` does not know `Later`.
+    ``aside``: unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read with
+      ``getmany``, because ``getone`` does not know `Later`.
     """
 
     def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:
@@ -301,7 +301,7 @@ def _end(reading: PartitionRecords) -> None:
 
 
 def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
-    """Take records from a fetch until they are many or large. aiokafka's ``getall`` limits their number only.
+    """Take records from a fetch until they are many or large. aiokafka's ``getall`` only limits their number.
 
     Returns none while the next batch is being unpacked. aiokafka then goes on with other partitions, and asks again
     when it is woken.
@@ -339,7 +339,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
             raise PoisonError(tp.topic, tp.partition, first) from exc
         else:
             reading.next_fetch_offset = following
-            ended = True  # earlier records are handed over; this one is fetched again
+            ended = True  # earlier records are handed over; this record is fetched again
     fetched._update_position()  # noqa: SLF001
     if ended:
         fetched._partition_records = None  # noqa: SLF001
@@ -347,7 +347,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
 
 
 def _backoff(fetched: FetchResult) -> float:
-    """Return how long, s, an unread partition delays the next fetch from its broker: 0 while it is unpacked.
+    """Return how long, s, an unread partition delays the next fetch from its broker; 0 while a thread unpacks.
 
     aiokafka waits a tenth of a second for a reader. No reader can have these records yet.
     """
@@ -360,7 +360,7 @@ def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _:
     consumer._fetcher._records = Fetches(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
-# A class of the process: all its consumers read by it.
+# Set for the whole process: all its consumers use it.
 fetcher.MemoryRecords = RecordSet
 FetchResult.getall = _portion
 _aiokafkas_backoff: Final = FetchResult.calculate_backoff

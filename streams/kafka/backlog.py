@@ -1,6 +1,6 @@
 """A first start waits until the stages before it have handed on what the source topics held.
 
-Forecasts of sources for intake reach the worker through it, labels through intake and router. In a long history, the
+Intake hands forecasts of its sources to the worker; labels come through intake and router. In a long history, the
 worker would first read the forecasts of months, and they would expire before their labels come. A router that begins
 while intake still writes cannot know what its partitions will hold, and sends labels out of order.
 """

@@ -1,4 +1,4 @@
-"""Declares requests that aiokafka lacks by their schemas, and repeats requests to brokers."""
+"""Declares, by their schemas, requests that aiokafka lacks; and repeats requests to brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,14 +9,14 @@ from aiokafka.errors import ConcurrentTransactions, KafkaError
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactString, Schema, TaggedFields
 
-#: Pause before another attempt, s.
+#: Pause before the next attempt, s.
 BACKOFF: Final = 0.1
 
 T = TypeVar("T")
 
 
 class BrokersError(RuntimeError):
-    """The brokers are too old, or do not allow this user what trueup needs."""
+    """The brokers are too old, or do not allow this user something that trueup needs."""
 
 
 #: Parts of the schemas of flexible versions (KIP-482).
@@ -24,14 +24,14 @@ TEXT, TAGS = CompactString("utf-8"), ("tags", TaggedFields)
 
 
 def struct(key: int, version: int, asked: Schema, answered: Schema, *, flexible: bool = True) -> type[Any]:
-    """Return one version of a request as aiokafka takes it; flexible versions have tags."""
+    """Return one version of a request as aiokafka takes it. Flexible versions have tags."""
     answer = type("Answer", (Response,), {"API_KEY": key, "API_VERSION": version, "SCHEMA": answered})
     of = {"API_KEY": key, "API_VERSION": version, "SCHEMA": asked}
     return type("Asked", (RequestStruct,), {**of, "RESPONSE_TYPE": answer, "FLEXIBLE_VERSION": flexible})
 
 
 def request(version: type[Any]) -> type[Any]:
-    """Return the class of a request that is sent in one version; its arguments are the fields, in their order.
+    """Return the class of a request that is sent in one version. Its arguments are the fields, in order.
 
     Sending it raises BrokersError if the broker does not know that version.
     """
@@ -60,9 +60,9 @@ async def insisted(
     """Ask brokers until they answer, and return the answer.
 
     Raises KafkaError if they refuse for a lasting reason, or still refuse after ``seconds`` (None: wait without end).
-    Raises TimeoutError if none has answered by then.
+    Raises TimeoutError if no broker has answered by then.
 
-    ``client``: updates its list of brokers before another attempt; None: no list is updated.
+    ``client``: its list of brokers is updated before each further attempt; None: no list is updated.
     """
     last: Exception = TimeoutError()
     try:

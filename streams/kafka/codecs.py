@@ -19,14 +19,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 #: The key is the name in ``compression.type``; the value is the number in the attributes of a record batch.
 NUMBERS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-#: Level of zstd. Packing takes two thirds of the time of level 3, aiokafka's, and records and rows get 3 to 7 %
-#: smaller, as they are short and much alike.
+#: Level of zstd. It takes two thirds of the time of level 3, aiokafka's default, and packs records and rows 3 to 7 %
+#: smaller, because they are short and much alike.
 LEVEL: Final = 1
 Packed = bytes | memoryview
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
-#: First bytes of snappy as Java writes it: blocks, each behind its length.
+#: First bytes of snappy as Java writes it: blocks, each after its length.
 _XERIAL: Final = b"\x82SNAPPY\x00"
-#: Functions that unpack the frames of a codec into a buffer, and return the number of bytes written.
+#: Functions that unpack a codec's frames into a buffer and return the number of bytes written.
 _INTO: Final[dict[str, Callable[[Packed, Any], int]]] = {
     "gzip": cramjam.gzip.decompress_into,
     "lz4": cramjam.lz4.decompress_into,
@@ -39,13 +39,13 @@ class ExpandsError(ValueError):
 
 
 def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryview:
-    """Unpack what a codec packed.
+    """Unpack what a codec has packed.
 
     Raises ExpandsError if the result exceeds ``limit``, or the codec did not pack ``data``.
 
     ``codec``: number of the codec, see `NUMBERS`.
-    ``limit``: most bytes to unpack; no more are ever held.
-    ``before``: bytes of arbitrary content to leave in front, for the caller to write.
+    ``limit``: the most bytes to unpack; memory never holds more.
+    ``before``: bytes to leave in front for the caller to write; their content is arbitrary.
     """
     name = _NAMES.get(codec)
     try:
@@ -61,8 +61,8 @@ def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryvie
 def _unframed(name: str, data: Packed, limit: int, before: int) -> memoryview:
     """Unpack frames that do not tell their length.
 
-    A first, small buffer is mostly enough, and allocating all of ``limit`` takes time. The small one is skipped if it
-    is a large part of ``limit``, because data that does not fit is unpacked twice.
+    A first, small buffer is mostly enough, and allocating all of ``limit`` takes time. The small buffer is skipped if
+    it is a large part of ``limit``, because data that does not fit is unpacked twice.
     """
     guess = max(32 * len(data), 1 << 16)
     for size in (guess, limit) if 8 * guess <= limit else (limit,):
@@ -70,7 +70,7 @@ def _unframed(name: str, data: Packed, limit: int, before: int) -> memoryview:
         try:
             return room[: before + _INTO[name](data, room[before:])].data
         except cramjam.DecompressionError as exc:
-            if "whole buffer" not in str(exc):  # its message if the buffer is full
+            if "whole buffer" not in str(exc):  # cramjam's message for a full buffer
                 if name != "gzip":
                     raise
                 return _gunzipped(data, limit, before)
@@ -116,6 +116,6 @@ def _blocks(data: Packed) -> Iterator[Packed]:
         at += size
 
 
-# This holds for the whole process: aiokafka has no setting for it, and its compiled builders look the function up in
-# their module.
+# This affects the whole process: aiokafka has no setting for the level, and its compiled builders look the function up
+# in their module.
 vars(sys.modules[DefaultRecordBatchBuilder.__module__])["zstd_encode"] = partial(zstd_encode, level=LEVEL)

@@ -1,4 +1,4 @@
-"""Explain why a broker cannot be used, in one sentence that names the setting to change and holds no secret.
+"""Explains why a broker cannot be used, in one sentence that names the setting to change and contains no secret.
 
 aiokafka says only that it could not bootstrap. So after that error this module asks each broker again, step by step.
 """
@@ -20,11 +20,11 @@ from streams.config.settings import Settings
 from streams.kafka.security import Security
 from streams.kafka.sign_in import SignInError
 
-#: Longest wait for the alert that follows a TLS handshake, s.
+#: Longest wait for the alert after a TLS handshake, s.
 ALERT_SECONDS: Final = 2.0
 #: OpenSSL's error numbers for a certificate (X509_V_ERR_*): unknown authority, wrong host, not valid now.
 _ISSUER, _NAME, _TIME = (2, 18, 19, 20, 21, 24, 27), (62, 64), (9, 10)
-#: Errors that do not go away by trying again.
+#: Errors that trying again does not remove.
 _LASTING = (
     ssl.SSLCertVerificationError,
     SaslAuthenticationFailed,
@@ -34,14 +34,14 @@ _LASTING = (
 
 
 class Reason(NamedTuple):
-    """Why brokers cannot be used; ``lasting`` if a setting has to change."""
+    """Why brokers cannot be used. ``lasting``: a setting has to change."""
 
     said: str
     lasting: bool
 
 
 async def reasons(settings: Settings) -> Reason:
-    """Return why the brokers cannot be used; brokers that can be used are left out."""
+    """Return why brokers cannot be used. Those that can be used are left out."""
     found = [each for each in await asyncio.gather(*(_reason(settings, each) for each in settings.brokers)) if each]
     if found:
         return Reason("; ".join(each.said for each in found), any(each.lasting for each in found))

@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaTimeoutError, for_code
 
 from streams.kafka.broker_requests import insisted
 
-#: Longest wait for the coordinator of a group, s: a new cluster first has to make the topic of groups.
+#: Longest wait for the coordinator of a group, s. A new cluster first has to make its topic of groups.
 COORDINATOR_SECONDS: Final = 30.0
 
 T = TypeVar("T")

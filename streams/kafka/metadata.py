@@ -1,4 +1,4 @@
-"""Requests that aiokafka lacks: for ids of topics, permissions of this user, configurations, ends of leader epochs."""
+"""Requests that aiokafka lacks: topic ids, permissions of this user, configurations, ends of leader epochs."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -20,14 +20,14 @@ class Metadata(NamedTuple):
 
     #: Id of the cluster.
     cluster: str
-    #: Name, id as hexadecimal digits (KIP-516: a topic that is deleted and made anew gets another one), and number of
-    #: partitions.
+    #: Its name; its id as hexadecimal digits (KIP-516: a topic that is deleted and made again gets another id); its
+    #: number of partitions.
     name: str
     id: str
     partitions: int
     #: Error code; 0 if the other fields are valid.
     error: int = 0
-    #: Permissions of this user, a bit for each of Kafka's operation numbers.
+    #: Permissions of this user: one bit for each of Kafka's operation numbers.
     operations: int = 0
 
 
@@ -103,7 +103,7 @@ class Configuration(NamedTuple):
 async def configuration(
     send: Send, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC, keys: list[str] | None = None
 ) -> Configuration:
-    """Return one configuration, or some of its keys. Only a broker itself knows its own."""
+    """Return one configuration, or some of its keys. Only a broker itself knows its own configuration."""
     response = await send(DescribeConfigsRequest([(kind, name, keys)]))
     ((error, message, *_, entries),) = response.resources
     return Configuration(error, message or "", {entry[0]: entry[1] for entry in entries})
@@ -125,9 +125,9 @@ _EndOfEpoch = request(
 
 
 async def end_of_epoch(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int:
-    """Return the offset behind the last record of an epoch; -1 if the log has only earlier epochs.
+    """Return the offset after the last record of an epoch; -1 if the log has only earlier epochs.
 
-    With it a reader finds out that a log was cut behind it (KIP-320, Kafka 2.3). After an unclean election or a power
+    It tells a reader that a log was cut behind the reader (KIP-320, Kafka 2.3). After an unclean election or a power
     loss, a log may lose records that were read, and their offsets go to other records. Each batch names the leader
     epoch in which it was written. If that epoch ended before the reader's position, the log was cut.
 
@@ -136,7 +136,7 @@ async def end_of_epoch(client: AIOKafkaClient, place: TopicPartition, epoch: int
     leader = client.cluster.leader_for_partition(place)
     if leader in (None, -1):
         raise errors.LeaderNotAvailableError(f"{place.topic}/{place.partition} has no leader")
-    # -1: the reader does not know the leader's present epoch.
+    # -1: the reader does not know the leader's present epoch
     asked = _EndOfEpoch(-1, [(place.topic, [(place.partition, -1, epoch)])])
     ((_, ((code, _, _, end),)),) = (await client.send(leader, asked)).topics
     if code:

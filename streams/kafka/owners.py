@@ -1,11 +1,11 @@
 """A topic of the cluster that records which application writes which topics.
 
 It prevents two mistakes. A copy of an application under another ``TRUEUP_APP_ID`` would answer in the topics of the
-first one. Two applications with one id on different topics would form one group, whose members get only some of its
-partitions.
+first one. Two applications with the same id and different topics would form one group, and each would get only some of
+its partitions.
 
-The topic of `Settings.owners` is compacted, has one partition, and is keyed by consumer group, one for each stage.
-Every group writes its record at its first start. A group that finds its own record starts without writing.
+The topic `Settings.owners` is compacted and has one partition. Its key is the consumer group; each stage has one. Every
+group writes its record at its first start. A group that finds its own record starts without writing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class GroupTopics:
     group: str
     #: ``TRUEUP_APP_ID`` of all stages.
     application: str
-    #: Its input topics; empty for intake, as sources belong to others.
+    #: Its input topics; empty for intake, because sources belong to others.
     reads: frozenset[str]
     #: The topics that it writes.
     writes: frozenset[str]
@@ -47,7 +47,7 @@ class GroupTopics:
 
 
 class Kept(NamedTuple):
-    """A record: its offset, its group and its claim; None if the group has no claim any more."""
+    """A record: its offset, its group and its claim; None if the group no longer has a claim."""
 
     offset: int
     group: str
@@ -55,7 +55,7 @@ class Kept(NamedTuple):
 
 
 def of(settings: Settings) -> list[GroupTopics]:
-    """Return the claim of each stage of these settings; of a router's settings, only the router's."""
+    """Return the claim of each stage of these settings. For a router's settings, return only the router's."""
     found = [_claim(settings, stage.app_id, permissions.needed(stage)) for stage in settings.stages]
     if intake := permissions.of_intake(settings):
         found.append(_claim(settings, settings.intake_group, [each for each in intake if "Write" in each.operations]))
@@ -70,7 +70,7 @@ def _claim(settings: Settings, group: str, grants: Iterable[permissions.Grant]) 
 
 
 def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
-    """Return why these settings may not be served, one sentence for each conflicting application.
+    """Return why these settings must not be served, one sentence for each conflicting application.
 
     ``kept`` are the records, in order.
     """
@@ -108,12 +108,12 @@ def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
 
 
 def _another(had: GroupTopics, mine: GroupTopics) -> bool:
-    """Whether the group works on other topics than before. Writing some more or some fewer topics is a mere change."""
+    """Whether the group works on other topics than before. A few topics more or fewer to write are only a change."""
     return had.reads != mine.reads or bool(had.writes - mine.writes and mine.writes - had.writes)
 
 
 def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
-    """Return the topics of the earlier (0) or the later (1) claim of each pair, where they differ."""
+    """Return the topics of the earlier (0) or the later (1) claim of each pair, where the two differ."""
     parts = []
     for verb in ("reads", "writes"):
         pairs = [[getattr(each, verb) for each in pair] for pair in moved]
@@ -123,7 +123,7 @@ def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
 
 
 def listed(topics: Iterable[str]) -> str:
-    """Return topics for a sentence, by name."""
+    """Return topics as part of a sentence, sorted by name."""
     names = sorted(topics)
     return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names)}"
 
@@ -160,9 +160,9 @@ def _read(topic: str, offset: int, group: str, value: bytes | None) -> GroupTopi
 
 
 async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str]:
-    """Return the present `conflicts`; none if the topic is missing or this user may not read it.
+    """Return the present `conflicts`; none if the topic is missing or if this user may not read it.
 
-    ``allowed`` is what this user may do with the topic. Conflicts of a router are reported by its application.
+    ``allowed`` is what this user may do with the topic. A router's conflicts are reported by its application.
     """
     if settings.routed or (allowed is not None and "Read" not in allowed):
         return []
@@ -173,7 +173,7 @@ async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str
 
 
 async def claim(settings: Settings) -> list[str]:
-    """Write the claims of these settings, unless they are recorded, and return the `conflicts`.
+    """Write the claims of these settings, unless they are already recorded; return the `conflicts`.
 
     If two applications do so at the same moment, the first record wins. Raises KafkaError as `read`.
     """
@@ -205,7 +205,7 @@ async def claim(settings: Settings) -> list[str]:
 
 
 async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool = False) -> list[str]:
-    """Give these settings all topics that their stages write, and return the changes, one sentence each.
+    """Give these settings all topics that their stages write; return the changes, one sentence each.
 
     With ``dry_run`` nothing is written.
 

@@ -1,4 +1,4 @@
-"""Compute the partition of a key as Kafka's default partitioner does."""
+"""Computes the partition of a key as Kafka's default partitioner does."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from aiokafka.partitioner import murmur2
 
 _SEED: Final = 0x9747B28C
 _M: Final = np.uint32(0x5BD1E995)
-#: Fewer keys of one length than these are hashed one by one.
+#: With fewer keys of the same length than this, keys are hashed one by one.
 FEW: Final = 12
 
 
@@ -21,15 +21,15 @@ def partition(key: bytes, count: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _hashed(key: bytes) -> int:
-    # An outcome has the key of an earlier forecast. The hash is pure Python and takes 3 us, so it is cached.
+    # The hash is pure Python and takes 3 us. An outcome has the key of an earlier forecast, so a cache helps.
     return int(murmur2(key))
 
 
 def hashes(keys: Sequence[bytes]) -> list[int]:
-    """Return for each key what `partition` takes the remainder of: a number of 31 bits.
+    """Return, for each key, the 31-bit number of which `partition` takes the remainder.
 
-    All keys of one length are hashed at once, .1 us a key of thousands. A few are hashed one by one: an array takes as
-    long as a dozen of them.
+    All keys of one length are hashed at once: with thousands, .1 us each. A few keys are hashed one by one, because an
+    array takes as long as a dozen keys.
     """
     found = [0] * len(keys)
     by_length: defaultdict[int, list[int]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Check before a worker starts what the brokers allow its user to do.
+"""Checks, before a worker starts, what the brokers allow its user to do.
 
-Without this check a missing grant shows late and unclearly: as a topic that "does not exist", as a group that never
-forms, or as a send that fails after everything was restored. Brokers tell which operations the user may do with a
+Without this check a missing grant is noticed late, and it is unclear: as a topic that "does not exist", as a group that
+never forms, or as a send that fails after everything was restored. Brokers tell which operations the user may do with a
 topic and with a group.
 """
 
@@ -19,14 +19,14 @@ from streams.faust.client import ask
 from streams.kafka import metadata
 from streams.kafka.broker_requests import request
 
-#: Kafka's numbers for the operations that a worker needs; the answer has one bit for each.
+#: Kafka's numbers for the operations that a worker needs. The brokers' answer has one bit for each.
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
-#: The answer of a broker that does not tell.
+#: The answer of a broker that does not tell the operations.
 _UNKNOWN: Final = -(1 << 31)
 
 #: The operations allowed on one topic, group or id; None if the broker did not tell.
 Allowed = frozenset[str] | None
-#: Types of coordinators, as the protocol numbers them.
+#: Types of coordinators, with the protocol's numbers.
 _TRANSACTION: Final = 1
 
 
@@ -35,14 +35,14 @@ class Grant(NamedTuple):
 
     #: ``topic``, ``group`` or ``transactional-id``, as ``kafka-acls.sh`` names them.
     kind: str
-    #: Name of the topic or group; of transactional ids, their prefix.
+    #: Name of the topic or group; for transactional ids, their prefix.
     name: str
-    #: As Kafka names them. Read and Write include Describe.
+    #: Operations as Kafka names them. Read and Write include Describe.
     operations: tuple[str, ...]
 
     @property
     def prefixed(self) -> bool:
-        """Whether the name is a prefix: a worker has a transactional id for each partition."""
+        """Whether the name is a prefix. A worker has a transactional id for each partition."""
         return self.kind == "transactional-id"
 
 
@@ -55,17 +55,17 @@ def needed(settings: Settings) -> list[Grant]:
     handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in settings.inputs),
-        # What was said before a crash is read again.
+        # Outputs from before a crash are read again.
         *(Grant("topic", name, ("Read", "Write", "DescribeConfigs")) for name in outputs),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in written),
         Grant("topic", settings.journal, ("Write", "DescribeConfigs")),
-        # What was in force before a crash is read again.
+        # Configurations from before a crash are read again.
         Grant("topic", settings.configurations, ("Read", "Write", "DescribeConfigs")),
         Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
         Grant("topic", settings.owners, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),
         Grant("transactional-id", settings.changelog.removesuffix("state-changelog"), ("Write",)),
-        # A first start asks how far the stages before it are (`streams.kafka.backlog`).
+        # At its first start, a stage asks how far the stages before it are (`streams.kafka.backlog`).
         *(Grant("topic", name, ("Describe",)) for name in handed),
         *(Grant("group", name, ("Describe",)) for name in settings.before),
     ]
@@ -89,10 +89,10 @@ def of_intake(settings: Settings) -> list[Grant]:
 
 
 class _GroupRequest(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka ships no types
-    RESPONSE_TYPE = DescribeGroupsResponse_v3  # aiokafka reads the answer as if it were of version 2
+    RESPONSE_TYPE = DescribeGroupsResponse_v3  # aiokafka reads the answer as if it were version 2
 
 
-#: Request for what this user may do with consumer groups.
+#: Asks what this user may do with consumer groups.
 _Groups = request(_GroupRequest)
 
 
@@ -114,7 +114,7 @@ def commands(settings: Settings, principal: str) -> list[str]:
 
 
 async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, Allowed]:
-    """Return which operations are allowed on each topic; a topic that does not exist is missing.
+    """Return which operations are allowed on each topic. Topics that do not exist are left out.
 
     A topic that this user may not even see has an empty set. The brokers do not tell whether it exists.
     """
@@ -126,7 +126,7 @@ async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[st
 
 
 async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mapping[str, Allowed]) -> list[str]:
-    """Return a sentence for each missing grant; a grant that the brokers do not tell about is not reported.
+    """Return a sentence for each missing grant. Grants about which the brokers tell nothing are not reported.
 
     ``topics`` is the result of `of_topics`.
     """
@@ -146,25 +146,25 @@ async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mappin
 
 
 async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
-    """Return which operations are allowed on a consumer group, which need not exist yet."""
+    """Return which operations are allowed on a consumer group. The group need not exist yet."""
     try:
         asked = _Groups([name], True)  # noqa: FBT003 - the fields of the schema, in their order
         response = await ask(admin, asked, await admin.find_coordinator(name))
     except errors.GroupAuthorizationFailedError:
         return frozenset()
-    except errors.KafkaError:  # no coordinator yet
+    except errors.KafkaError:  # there is no coordinator yet
         return None
     code, *_, bits = response.groups[0]
     return frozenset() if code == errors.GroupAuthorizationFailedError.errno else _allowed(bits)
 
 
 async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
-    """Return an empty set if there is no grant on these transactional ids, else None: brokers tell no more."""
+    """Return an empty set if there is no grant on these transactional ids, otherwise None: brokers tell no more."""
     try:
         await admin.find_coordinator(f"{prefix}state", _TRANSACTION)
     except errors.TransactionalIdAuthorizationFailed:
         return frozenset()
-    except errors.KafkaError:  # no coordinator yet
+    except errors.KafkaError:  # there is no coordinator yet
         return None
     return None
 

@@ -5,7 +5,7 @@ highest epoch with which a producer id has appended, and refuse appends with a l
 transactions (KIP-98).
 
 aiokafka uses version 0 of the request, which cannot name the epoch that the caller holds. Version 3 can (KIP-360). So a
-worker learns that another one has taken over, instead of taking over again.
+worker finds out that another one has taken over, and does not take the partition back.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 
 from streams.kafka.broker_requests import TAGS, TEXT, BrokersError, insisted, request, struct
 
-#: No transaction is ever begun, so none can time out. The brokers require a number below their maximum.
+#: No transaction is ever begun, so none can time out. The brokers require a number below their own maximum.
 TRANSACTION_MS = 10_000
 #: An error code of newer brokers that aiokafka does not know.
 PRODUCER_FENCED = 90

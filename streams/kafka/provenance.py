@@ -1,7 +1,7 @@
-"""The changelog that rows on a disk come from, and the age up to which the changelog can update them.
+"""Which changelog the rows on a disk come from, and how old they may be so that the changelog can still update them.
 
-The topic's name is not enough: a topic that was deleted and made again has the same name and other rows, and so has a
-topic of another cluster. But brokers give every topic a unique id (KIP-516).
+The topic's name is not enough: a topic that was deleted and made again, or one of another cluster, may have the same
+name and other rows. But brokers give every topic a unique id (KIP-516).
 """
 
 import json
@@ -15,7 +15,7 @@ from streams.kafka import metadata
 from streams.kafka.broker_requests import insisted
 from streams.kafka.metadata import Metadata
 
-#: Kafka's default of ``delete.retention.ms``, ms, for a topic that does not set it.
+#: Kafka's default of ``delete.retention.ms``, for topics that do not set it.
 DEFAULT_RETENTION_MS: Final = 86_400_000
 #: The only ``cleanup.policy`` under which no row is lost.
 COMPACT: Final = "compact"
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     #: Origin that the rows must have.
     origin: bytes
-    #: Earliest time the rows may be as of, ms since 1970; tombstones from before may be compacted away.
+    #: Earliest time to which the rows may be complete, ms since 1970. Older tombstones may have been compacted away.
     oldest: int
     #: Offset at which the partition ends.
     end: int
@@ -47,21 +47,20 @@ class Described(NamedTuple):
 
     @property
     def origin(self) -> bytes:
-        """What identifies it: a row of each database, JSON with sorted keys."""
+        """What identifies it, as JSON with sorted keys. Each database has it in a row."""
         topic = self.topic
         of = {"app": self.app, "cluster": topic.cluster, "partitions": topic.partitions, "topic": topic.id}
         return json.dumps(of, separators=(",", ":")).encode()
 
     def part(self, at: int, end: int, begin: int = 0) -> Part:
-        """Return a partition; ``at``: time at which its begin and end were asked for, ms since 1970."""
+        """Return a partition. ``at``: the time at which its begin and end were asked for, ms since 1970."""
         return Part(self.origin, at - self.retention_ms // 2, end, begin)
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
-    """Return the identity and the cleanup of a changelog, trying until a broker answers.
+    """Return the identity and the cleanup of a changelog. Try until a broker answers.
 
-    Raises KafkaError if the brokers refuse for a reason that does not pass.
-    Raises BrokersError if they are too old.
+    Raises KafkaError if the brokers refuse for a reason that does not pass. Raises BrokersError if they are too old.
     """
 
     async def ask() -> Described:
@@ -83,7 +82,7 @@ async def _topic(client: AIOKafkaClient, name: str) -> Metadata:
 
 
 async def _cleaning(client: AIOKafkaClient, name: str) -> tuple[int, str]:
-    """Return how long a topic keeps tombstones, ms, and its policy; the defaults if this user may not ask."""
+    """Return how long a topic keeps tombstones, ms, and its cleanup policy; the defaults if this user may not ask."""
     keys = ["delete.retention.ms", "cleanup.policy"]
     found = await metadata.configuration(partial(client.send, client.get_random_node()), name, keys=keys)
     if found.error and found.error != errors.TopicAuthorizationFailedError.errno:

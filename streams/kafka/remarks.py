@@ -6,13 +6,14 @@ from streams.config.settings import Settings
 from streams.kafka import owners, permissions
 from streams.kafka.topics import DELETE_RETENTION_MS, Topic, admin_client, configs_of, wanted
 
-#: Shortest retention of an input without a remark, ms. After a crash the records since the last checkpoint are read
-#: again, once the session of the dead worker is over and the state is restored: with a large state that takes minutes.
+#: Shortest retention of an input without a warning, ms. After a crash, records since the last checkpoint are read
+#: again. Before that, the session of the dead worker must end and the state must be restored. With a large state that
+#: takes minutes.
 INPUT_RETENTION_MS = 3_600_000
 
 
 async def of(stages: Sequence[Settings]) -> list[str]:
-    """Return warnings about settings of the topics of some stages that are allowed, one sentence each.
+    """Return warnings about allowed settings of the topics of some stages, one sentence each.
 
     They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
     again, about a changelog that keeps deletions and inputs that keep records for a short time, and about acknowledged
@@ -34,7 +35,7 @@ async def of(stages: Sequence[Settings]) -> list[str]:
 
 
 def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return sentences on how acknowledged records may be lost, with the names of the topics."""
+    """Return sentences about how acknowledged records may be lost, with the names of the topics."""
     alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
     unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
     found = []
@@ -70,7 +71,7 @@ def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> li
 
 
 def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
-    if not topic.batch_bytes:  # producers write inputs
+    if not topic.batch_bytes:  # it is an input, which producers write
         return []
     theirs = configs.get("compression.type", "producer")
     if theirs in ("producer", "uncompressed" if ours == "none" else ours):

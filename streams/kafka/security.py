@@ -1,7 +1,7 @@
 """TLS, passwords, tokens and tickets for the brokers, and TLS and passwords of the HTTP server.
 
-All come from the environment and files, never from a URL. Files are read again: a renewed certificate, password or
-token is used by the next connection.
+All of them come from the environment and from files, never from a URL. Files are read again: the next connection uses a
+renewed certificate, password or token.
 """
 
 import base64
@@ -140,14 +140,14 @@ class Security:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out TLS context and tokens: they cannot be sent to another process, which makes its own."""
+        """Leave out TLS context and tokens. They cannot be sent to another process, which makes its own."""
         return {name: value for name, value in self.__dict__.items() if name not in ("context", "tokens")}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which verifies names and certificates; None without TLS.
 
-        Raises ValueError if a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or has the wrong content.
         """
         if not self.tls:
             return None
@@ -157,7 +157,7 @@ class Security:
     def _context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.cafile)
-        except OSError as exc:  # ssl.SSLError is one
+        except OSError as exc:  # includes ssl.SSLError
             raise ValueError(f"cannot load TRUEUP_SSL_CAFILE={self.cafile}: {_said(exc)}") from exc
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.certfile:
@@ -188,7 +188,7 @@ class Security:
         return options | {"sasl_plain_username": self.username, "sasl_plain_password": now(self.password)}
 
     def credentials(self) -> CredentialsT | None:
-        """Return the same as Faust's credentials."""
+        """Return the same options as Faust's credentials."""
         if not self.sasl:
             return auth.SSLCredentials(context=self.context) if self.context else None
         if self.tokens is not None:
@@ -210,7 +210,7 @@ class Security:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may read a worker's metrics and pages, and how the worker proves itself to them. The probes are open.
+    """Who may read a worker's metrics and pages, and how the worker proves its identity to them. The probes are open.
 
     The worker's own name, addresses, and names without a dot are always allowed as host names.
     """
@@ -235,7 +235,7 @@ class Access:
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the server; None for plain HTTP.
 
-        Raises ValueError if a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or has the wrong content.
         """
         if self.certfile is None:
             return None
@@ -257,11 +257,11 @@ class Access:
         return frozenset(name.strip().lower() for name in (self.hosts or "").split(",") if name.strip())
 
     def admits(self, authorization: str) -> bool:
-        """Return whether the value of an ``Authorization`` header is right, in constant time."""
+        """Return whether the value of an ``Authorization`` header is right. It takes constant time."""
         if self.username is None:
             return True
         given = base64.b64encode(f"{self.username}:{now(self.password)}".encode()).decode()
-        # Digests have equal lengths, so the time of the comparison does not show the password's length.
+        # Digests have equal lengths, so the time of the comparison does not reveal the password's length.
         scheme, _, shown = authorization.strip().partition(" ")  # the scheme's name may have any case (RFC 9110)
         said = f"{'Basic' if scheme.lower() == 'basic' else scheme} {shown.strip()}"
         return hmac.compare_digest(_digest(f"Basic {given}"), _digest(said))

@@ -1,6 +1,6 @@
 """SASL mechanisms without a password: tokens (OAUTHBEARER, RFC 7628) and Kerberos tickets (GSSAPI).
 
-A token is given, read from a file or printed by a command. Each new connection gets a valid one.
+A token is given directly, read from a file, or printed by a command. Each new connection gets a valid token.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from aiokafka.errors import KafkaError
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 #: Longest wait for a command, s.
 COMMAND_SECONDS: Final = 10.0
-#: Life of a token that does not say when it expires, s: the next connection asks for a new one.
+#: Assumed life of a token that does not say when it expires, s. After it, a connection asks for a new token.
 OPAQUE_SECONDS: Final = 60.0
 #: Shortest life of a connection, s.
 RETRY_SECONDS: Final = 1.0
@@ -43,7 +43,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
     Raises ValueError if ``command`` cannot be read, or names no program.
 
     ``given``: returns the present token; None: use ``command``.
-    ``command``: prints the token, now and after 4/5 of its life; without a shell, in at most `COMMAND_SECONDS`.
+    ``command``: prints the token. It runs now and after 4/5 of the token's life, without a shell, and may take
+    `COMMAND_SECONDS` at most.
     ``extensions``: SASL extensions that are sent with the token.
     """
 
@@ -71,7 +72,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
     @property
     def connection_seconds(self) -> float:
-        """How long a connection with the present token may last before it is replaced, s.
+        """How long a connection may last with the present token before it is replaced, s.
 
         Brokers may end a connection with its token, even during a request (KIP-368). If a file still has a token that
         should have been replaced, the connection lasts for half of the token's remaining life.
@@ -81,7 +82,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
     @property
     def told(self) -> str:
-        """The last token's claims, for people; empty if it is not a JWT."""
+        """The claims of the last token, for people; empty if it is not a JWT."""
         return told(self._kept)
 
     def _now(self) -> str:
@@ -97,7 +98,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
             raise SignInError(f"{origin} is not a token: it must be one line of letters, digits and -._~+/=")
         end = _end(token)
         if end is not None and end <= time():
-            # Brokers would accept it for some more seconds, and then end the connection at once.
+            # Brokers would accept it for a few more seconds, and then end the connection at once.
             raise SignInError(f"{origin} is a token that {_when(end)}: renew it, or set the clock of this machine")
         if token != self._kept:
             fresh = OPAQUE_SECONDS if end is None else (end - time()) * REFRESH
@@ -122,8 +123,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 class TokenExchange(conn.OAuthAuthenticator):  # type: ignore[misc]  # aiokafka ships no type hints
     """One sign-in by a token.
 
-    A broker refuses a token by a message, and fails only after the client has answered it (RFC 7628, 3.2.3). aiokafka
-    takes that message for success, and its requests then get no answer.
+    A broker refuses a token with a message. Sign-in fails only after the client has answered (RFC 7628, 3.2.3).
+    aiokafka takes the message for success, and then its requests get no answer.
     """
 
     async def step(self, said: bytes | None) -> tuple[bytes, bool] | None:
@@ -172,7 +173,7 @@ def told(token: str) -> str:
 
 
 def _end(token: str) -> float | None:
-    """Return when a JWT expires, s since 1970; None if it does not say so, or after the year 9999."""
+    """Return when a JWT expires, s since 1970; None if it does not say, or says a time after the year 9999."""
     value = claims(token).get("exp")
     return float(value) if isinstance(value, int | float) and 0 <= value < 253_402_300_800 else None
 

@@ -1,9 +1,9 @@
-"""The merge of any number of source partitions into one order by record time. It is not repeatable.
+"""Merges any number of source partitions into one order by record time. The order cannot be repeated.
 
-Sources may have any keys and numbers of partitions, so their order cannot be repeated. But a backlog must not be sent
-on partition by partition: an hour of forecasts would come before their first label, and calibrators would have learnt
-nothing of that hour. Nor may one record with a future timestamp hold back its partition: the records behind it decide
-its place, as in `streams.records.merge`.
+Sources may have any keys and any number of partitions, so their order cannot be repeated. But a backlog must not be
+sent on partition by partition: an hour of forecasts would come before the first label, and calibrators would learn
+nothing in that hour. And one record with a future timestamp must not hold back its partition: the records behind it
+decide its place, as in `streams.records.merge`.
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ from streams.records.merge import BEHIND, believed_head
 
 
 class SourceBuffers:
-    """The fetched records of source partitions that are not taken yet.
+    """The fetched records of source partitions that have not been taken yet.
 
-    ``patience``: how long partitions that are not caught up may hold back the others, s.
-    ``records, size``: fetching stops at so many records of one partition, or so many bytes of all.
+    ``patience``: how long partitions that lag behind may hold back the others, s.
+    ``records, size``: fetching stops at this many records of one partition, or this many bytes of all.
     """
 
     def __init__(self, patience: float, records: int, size: int, clock: Callable[[], float] = monotonic) -> None:
@@ -32,7 +32,7 @@ class SourceBuffers:
         self._buffers: dict[TopicPartition, deque[Any]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held_since: float | None = None
-        #: Partitions that need more records, at most `BEHIND` each, to decide when their first one is taken.
+        #: Partitions that need more records, at most `BEHIND` each, to decide when their first record is taken.
         self._awaited: set[TopicPartition] = set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -64,9 +64,9 @@ class SourceBuffers:
     def take(self, limit: int, caught_up: Callable[[TopicPartition], bool]) -> list[tuple[TopicPartition, Any]]:
         """Take records in order of Kafka timestamps; each partition keeps its own order.
 
-        ``caught_up``: whether all records that the brokers hold of a partition have been fetched. A partition that is
-        not caught up holds back the others until patience ends, if its buffer is empty, or if its first record is far
-        ahead and too few records behind it are buffered to judge that.
+        ``caught_up``: whether all records that the brokers have of a partition have been fetched. Until patience ends,
+        a partition that has not caught up holds back the others in two cases: its buffer is empty, or its first record
+        is far ahead and too few records behind it are buffered to judge that.
         """
         taken: list[tuple[TopicPartition, Any]] = []
         first = min((buffer[0].timestamp for buffer in self._buffers.values() if buffer), default=0)
@@ -106,12 +106,12 @@ class SourceBuffers:
 
 
 def _settled(buffer: deque[Any], now: int) -> bool:
-    """Whether the place of a buffer's first record is decided, whatever records follow the buffered ones."""
+    """Whether the place of a buffer's first record is decided, whatever records come after the buffered ones."""
     return len(buffer) > BEHIND or (bool(buffer) and buffer[0].timestamp - now <= SLACK)
 
 
 def _placed(buffer: deque[Any], now: int) -> int:
-    """Return the time by which a buffer's first record is taken, ms; ``now``: time of the earliest record of all."""
+    """Return the time by which a buffer's first record is ordered, ms. ``now``: time of the earliest record of all."""
     stamp = int(buffer[0].timestamp)
     return stamp if stamp - now <= SLACK else believed_head(buffer)
 

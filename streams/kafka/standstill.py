@@ -1,9 +1,9 @@
-"""Whether reading stands still: then nobody waits for it any longer."""
+"""Whether reading stands still, so that nobody should wait for it any longer."""
 
 from collections.abc import Callable
 from math import inf
 
-#: How long what is left may stay as it is, s: longer than a cluster takes to replace a broker.
+#: How long the number of offsets left may stay the same, s: longer than a cluster takes to replace a broker.
 STILL_SECONDS = 60.0
 
 
@@ -15,7 +15,7 @@ class Standstill:
         self._least, self._since = inf, self._time()
 
     def at(self, left: int) -> bool:
-        """Note how many offsets are left; return whether they have not become fewer for `STILL_SECONDS`."""
+        """Note how many offsets are left; return whether their number has not fallen for `STILL_SECONDS`."""
         if left < self._least:
             self._least, self._since = left, self._time()
         return self._time() - self._since > STILL_SECONDS

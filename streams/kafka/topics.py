@@ -1,4 +1,4 @@
-"""Make the topics as trueup needs them, and check them before a worker starts."""
+"""Makes the topics as trueup needs them, and checks them before a worker starts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -23,14 +23,14 @@ BATCH_OVERHEAD = 4096
 LEADER_SECONDS = 30.0
 #: Setting that limits how far a record's timestamp may be ahead of the broker's clock, ms. Brokers before 3.6 lack it.
 AHEAD = "message.timestamp.after.max.ms"
-#: How long the changelog keeps deletions, ms. A disk that was away for at most half of it can still be updated.
+#: How long the changelog keeps deletions, ms. A disk that was away for at most half of that can still be updated.
 DELETE_RETENTION_MS = 7 * 86_400_000
 
 
 class TopicsError(RuntimeError):
     """The topics are not as trueup needs them, or could not be made; the message says what to change.
 
-    ``lasting`` is False if trying again may help, because the brokers could not be reached.
+    ``lasting`` is False if the brokers could not be reached, so that trying again may help.
     """
 
     def __init__(self, message: str, *, lasting: bool = True) -> None:
@@ -45,11 +45,11 @@ class Topic:
     name: str
     #: Whether its cleanup policy is compaction; otherwise it is deletion.
     compacted: bool
-    #: Largest record batch that it must accept; 0 for inputs, which producers write.
+    #: Largest record batch that the topic must accept; 0 for inputs, which producers write.
     batch_bytes: int
     #: The setting that causes the requirement.
     setting: str = "TRUEUP_BATCH_BYTES"
-    #: Largest value that its setting `AHEAD` may have, ms; None for topics that workers write.
+    #: Largest value of its setting `AHEAD`, ms; None for topics that workers write.
     ahead_ms: int | None = None
 
 
@@ -74,7 +74,7 @@ def wanted(settings: Settings) -> list[Topic]:
 
 
 def shared(settings: Settings) -> Topic:
-    """Return the topic that all applications of the cluster share: it has one partition."""
+    """Return the topic that all applications of the cluster share. It has one partition."""
     return Topic(settings.owners, compacted=True, batch_bytes=0)
 
 
@@ -86,14 +86,14 @@ async def create(
     retention_ms: int | None = None,
     dry_run: bool = False,
 ) -> list[str]:
-    """Make the topics that do not exist, and return their names.
+    """Make the topics that do not exist; return their names.
 
     Raises TopicsError if the brokers refuse.
 
-    ``partitions``: of every new topic except the shared one. Existing topics keep theirs; `check` reports differences.
+    ``partitions``: for every new topic except the shared one. Existing topics keep theirs; `check` reports differences.
     ``replication``: replicas of every topic. With three or more, writes need two in sync.
     ``retention_ms``: how long inputs and outputs are kept, ms; None: the brokers' default. It must exceed the longest
-      time a worker may be down; replay reads only what is kept.
+      time that a worker may be down. Replay reads only what is kept.
     """
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
@@ -125,7 +125,7 @@ async def make(settings: Settings, asked: list[NewTopic]) -> None:
 
 
 async def _made(admin: AIOKafkaAdminClient, asked: list[NewTopic], shared: str = "") -> list[str]:
-    """Make topics, and return the names of those made; ``shared`` may have been made by another application."""
+    """Make topics; return the names of those made. Another application may have made ``shared``."""
     made = []
     response = await admin.create_topics(asked)
     for name, code, *message in response.topic_errors:
@@ -138,7 +138,7 @@ async def _made(admin: AIOKafkaAdminClient, asked: list[NewTopic], shared: str =
 
 
 async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait until every partition has a leader: before that, sends fail and consumers wait."""
+    """Wait until every partition has a leader. Before that, sends fail and consumers wait."""
     async with asyncio.timeout(LEADER_SECONDS):
         while True:
             described = await admin.describe_topics(names)
@@ -158,8 +158,9 @@ async def check(
 ) -> list[str]:
     """Return what is wrong with the topics, one sentence each; empty if all is well.
 
-    ``as_worker``: whether to check a worker's permissions, which whoever makes topics may lack, and the topics' owner.
-    ``partitions``: how many partitions each topic was to have; None: as many as the others.
+    ``as_worker``: whether to check a worker's permissions, which a user who makes topics may lack, and the owner of
+    the topics.
+    ``partitions``: how many partitions each topic should have; None: as many as the others.
     ``replication, retention_ms``: arguments of `create`; None if it was not called.
     """
     async with admin_client(settings) as admin:
@@ -170,7 +171,7 @@ async def check(
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
             problems.append(f"{listed(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
-        # A router reads routes and labels again, and what it sends twice counts once.
+        # A router may read routes and labels again: what it sends twice counts once.
         if settings.changelog in absent and not settings.routed and await _has_served(admin, settings.app_id):
             problems.append(
                 f"group {settings.app_id} has served, and its state was in {settings.changelog}: what 'trueup topics "
@@ -225,7 +226,7 @@ async def _has_served(admin: AIOKafkaAdminClient, group: str) -> bool:
 
 
 def _others(counts: Mapping[str, int], wanted: int | None) -> list[tuple[int, list[str]]]:
-    """Return each partition count other than the wanted one, with the names of its topics."""
+    """Return each partition count that is not the wanted one, with the names of its topics."""
     other: dict[int, list[str]] = {}
     for name, count in counts.items():
         if wanted is not None and count != wanted:

@@ -1,8 +1,8 @@
 """Watches transactions of other producers that stay open and hold back later records.
 
-A consumer of committed records stops at the last stable offset, the first record of the first open transaction. If the
+A consumer of committed records stops at the last stable offset: the first record of the first open transaction. If the
 producer never ends the transaction, and the coordinator does not abort it, no later record is ever read. Lag is counted
-to the same offset, so it stays 0. The requests of KIP-664 (Apache Kafka 3.0) tell whose transaction it is.
+up to the same offset, so it stays 0. The requests of KIP-664 (Apache Kafka 3.0) tell whose transaction it is.
 """
 
 import logging
@@ -20,7 +20,7 @@ from streams.kafka.broker_requests import TAGS, TEXT, BrokersError, request, str
 
 log = logging.getLogger("trueup")
 
-#: An open transaction is reported after so long, s: Kafka's own limit is a minute by default.
+#: An open transaction is reported after this long, s. Kafka's own limit is a minute by default.
 HANGING: Final = 75.0
 
 _PRODUCERS: Final = CompactArray(
@@ -35,7 +35,7 @@ _PRODUCERS: Final = CompactArray(
 _PARTITIONS: Final = CompactArray(
     ("partition", Int32), ("error_code", Int16), ("error_message", TEXT), ("producers", _PRODUCERS), TAGS
 )
-#: Request for the producers that have written to partitions, and where their open transactions begin.
+#: Asks for the producers that have written to partitions, and where their open transactions begin.
 _DescribeProducers = request(
     struct(
         61,
@@ -48,7 +48,7 @@ _DescribeProducers = request(
         ),
     )
 )
-#: Request for the transactional ids that a broker coordinates and this user may describe.
+#: Asks for the transactional ids that a broker coordinates and this user may describe.
 _ListTransactions = request(
     struct(
         66,
@@ -66,7 +66,7 @@ _ListTransactions = request(
 
 
 async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> tuple[int, str] | None:
-    """Return producer id and transactional id of the transaction that begins at an offset.
+    """Return the producer id and transactional id of the transaction that begins at an offset.
 
     The transactional id is empty if no coordinator knows it or this user may not ask. The result is None if no broker
     tells.
@@ -101,7 +101,7 @@ class _Open:
 class HeldBack:
     """Watches records of partitions behind open transactions.
 
-    ``brokers``: where the cluster is, for the command that ends a transaction.
+    ``brokers``: addresses of the cluster, for the command that ends a transaction.
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
@@ -111,7 +111,7 @@ class HeldBack:
     async def look(self, ends: Mapping[TopicPartition, tuple[int, int]], client: AIOKafkaClient) -> None:
         """Note the last stable offset and the end of each partition, and log once which transaction hangs.
 
-        ``client``: connected; it asks whose transaction it is.
+        ``client``: a connected client, which asks whose transaction it is.
         """
         now, before = monotonic(), self._open
         self._open = {}
@@ -139,7 +139,7 @@ class HeldBack:
         )
 
     def samples(self, labels: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """Yield the gauges, with topics as labels name them; any thread may ask."""
+        """Yield the gauges, with topics named as in labels; any thread may ask."""
         for place, each in list(self._open.items()):
             of = labels.get(place.topic, place.topic), str(place.partition)
             yield "held_back_records", of, float(each.records)

@@ -1,4 +1,4 @@
-"""Read topics from the first kept record to the record that was the last one when reading began."""
+"""Reads topics from the first kept record to the record that was the last one when reading began."""
 
 import asyncio
 import logging
@@ -18,9 +18,9 @@ from streams.kafka.standstill import Standstill
 
 log = logging.getLogger("trueup")
 
-#: Most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
+#: The most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
 FETCH_BYTES: Final = 4 << 20
-#: Time between two log lines on the progress of reading, s.
+#: Time between two log lines about the progress of reading, s.
 TELL_SECONDS: Final = 5.0
 
 
@@ -34,17 +34,16 @@ async def batches(
     starts: Mapping[TopicPartition, int] | None = None,
     last: int | None = None,
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
-    """Yield the records of each partition in order, with the name of their topic, without joining a group.
+    """Yield the records of each partition in order, with the name of their topic. No group is joined.
 
-    Raises RuntimeError if ``whole`` is set, and records were deleted.
-    Raises PoisonError if records cannot be read.
+    Raises RuntimeError if ``whole`` is set but records were deleted. Raises PoisonError if records cannot be read.
     Raises KafkaError if the topics cannot be read, or nothing comes for `standstill.STILL_SECONDS`.
 
     ``whole``: whether every record must still be there.
-    ``committed``: whether records of open and of aborted transactions are passed over.
-    ``starts``: the partitions to read, each from this offset on, or from the first kept one; None: all from the first.
-    ``last``: read only so many last offsets of each partition; None: all.
-    ``left_out``: returns the left out records of a partition: the reason by offset (`streams.records.skips.why`).
+    ``committed``: whether records of open and aborted transactions are skipped.
+    ``starts``: the partitions to read, each from this offset or the first kept one; None: all from the first kept one.
+    ``last``: read only this many last offsets of each partition; None: all.
+    ``left_out``: returns the offsets of a partition to leave out, each with the reason (`streams.records.skips.why`).
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(
@@ -76,9 +75,9 @@ async def batches(
             for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():
                 if records[-1].offset >= end[place]:
                     records = [each for each in records if each.offset < end[place]]  # noqa: PLW2901 - the others
-                if records:  # no record comes if a transaction's marker was the last one
+                if records:  # a transaction's marker at the end gives no record
                     yield place.topic, records
-            # Positions, because a transaction's marker is not a record.
+            # Positions are compared, because a transaction's marker is not a record.
             missing = {place: n for place in missing if (n := end[place] - await consumer.position(place)) > 0}
             left = sum(missing.values())
             if still.at(left):

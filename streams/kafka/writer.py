@@ -1,4 +1,4 @@
-"""A producer for what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
+"""A producer for what is written only once: rows of a state, answers of a replay, claims, dead letters sent again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +9,14 @@ from aiokafka import AIOKafkaProducer
 
 from streams.config.settings import Settings
 
-#: Most records in flight.
+#: The most records in flight.
 _FLYING: Final = 1000
 #: A record to append: time (ms; None: now), key, value and headers.
 Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None]]]
 
 
 def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN401 - as aiokafka takes them
-    """Return a producer, to be started, that writes each record once and batches as large as the topics may have."""
+    """Return a producer, not started, that writes each record once, in batches as large as the topics allow."""
     return AIOKafkaProducer(
         acks="all",
         enable_idempotence=True,
@@ -28,7 +28,7 @@ def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN
 
 
 async def send_all(settings: Settings, records: Iterable[Mapping[str, Any]]) -> None:
-    """Send records, each as `AIOKafkaProducer.send` takes it, and return when all are acknowledged."""
+    """Send records, each as `AIOKafkaProducer.send` takes it. Return when all are acknowledged."""
     async with writer(settings) as producer:
         left = iter(records)
         while some := list(islice(left, _FLYING)):
@@ -36,9 +36,9 @@ async def send_all(settings: Settings, records: Iterable[Mapping[str, Any]]) -> 
 
 
 async def append(producer: AIOKafkaProducer, topic: str, partition: int, records: Iterable[Record]) -> int:
-    """Append records in as few batches as possible, each acknowledged before the next; return the number of records.
+    """Append records in as few batches as possible; return their number. Each batch is acknowledged before the next.
 
-    A batch's first record is always taken, however large; the broker judges its size.
+    A batch takes its first record however large it is; the broker judges the size.
     """
     count, batch = 0, producer.create_batch()
     for count, (stamp, key, value, headers) in enumerate(records, 1):  # noqa: B007 - how many there were

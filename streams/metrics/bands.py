@@ -1,4 +1,4 @@
-"""Bands of a stream as JSON, as samples and as a table: the forecasts in each, and what they are worth."""
+"""Bands of a stream as JSON, samples and a table: the forecasts in each band, and what the bands are worth."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -15,7 +15,7 @@ from state.scoring.windows import KINDS, Alarmed
 from state.segments import Segment
 from streams.metrics.rows import StateRows, summed
 
-#: Most segments that are described: those with most forecasts above the lowest band.
+#: The most segments that are described: those with most forecasts above the lowest band.
 SEGMENTS: Final = 20
 #: Name of the range below all bands.
 BELOW: Final = "(below)"
@@ -25,14 +25,14 @@ CAPTION: Final = (
 )
 
 
-#: Costs of a miss and of an alert; None if not known.
+#: Costs of a miss and of an alert; None if unknown.
 Costs = tuple[float, float] | None
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool = True) -> dict[str, Any]:
-    """Return the counts of a stream's present bands, if ``whole`` also by segment and by day.
+    """Return the counts of a stream's present bands. With ``whole``, also by segment and by day.
 
-    Nothing without forecasts.
+    Empty without forecasts.
     """
     if policy is None or policy.bands is None:
         return {}
@@ -52,7 +52,7 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool
 
 
 def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresholds | None = None) -> dict[str, Any]:
-    """Return counts of bands as JSON has them; ``thresholds`` are those in force, if they move."""
+    """Return counts of bands as in the JSON; ``thresholds`` are those in force, if they move."""
     found = []
     for n, name in enumerate(bands.names):
         at = None if thresholds is None or not n else probability(thresholds.at[n - 1])
@@ -74,7 +74,7 @@ def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresho
 
 
 def _figures(counts: BandCounts, kind: Alarmed, band: int, costs: Costs) -> dict[str, Any]:
-    """Return the number of forecasts in a band, by one kind of score, and the band's worth."""
+    """Return how many forecasts a band has by one kind of score, and the band's worth."""
     issued, known, ones = (counts.of(KINDS.index(kind), what) for what in (ISSUED, KNOWN, ONES))
     return {
         "forecasts": issued[band],
@@ -102,7 +102,7 @@ def by_day(days: Mapping[int, BandCounts], bands: Bands, costs: Costs) -> list[d
 
 
 def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
-    """Describe the segments with most forecasts above the lowest band, these first, as `describe` does."""
+    """Describe the `SEGMENTS` segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
     return [
         {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
@@ -122,7 +122,7 @@ def share(value: float | None) -> str:
 
 
 def words(described: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each band that moved without evidence."""
+    """Return a sentence for each band whose share moved without evidence."""
     return [
         f"Band {each['band'] or BELOW}: on the last whole day its share was {each['moved']:.2g} times that of the days "
         "before, and the share of ones among labels was not off to the same side."

@@ -9,14 +9,14 @@ from state.scoring.scores import Scores
 from state.scoring.windows import KINDS, Alarmed
 from streams.metrics.figures import by_name, or_none
 
-#: Configurations of champion and challenger.
+#: Configurations of a champion and its challenger.
 Pair = tuple[str, str]
 
 
 def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) -> dict[str, Any]:
-    """Return both sides of a comparison and their difference, as JSON would have it.
+    """Return both sides of a comparison and their difference, as in the JSON.
 
-    For classes ``ece`` is the ECE of the likeliest one, for numbers the coverage error. Neither has ``auc``.
+    For classes, ``ece`` is the ECE of the likeliest class; for numbers, the coverage error. Neither kind has ``auc``.
     """
     scores = comparison.scores if isinstance(comparison, Comparison) else comparison
     described: dict[str, Any] = {"events": comparison.n}
@@ -35,7 +35,7 @@ def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) ->
 
 
 def _figures(scores: Scores | PairScores, kind: Alarmed) -> dict[str, Any]:
-    """Return the figures that only probabilities have, or only classes and numbers."""
+    """Return the figures that only probabilities have, or those that only classes and numbers have."""
     if isinstance(scores, Scores):
         auc = scores.ranking(kind).auc().value
         found = {"brier": scores.brier(kind), "log_loss": scores.log_loss(kind), "auc": auc}

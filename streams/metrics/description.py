@@ -51,16 +51,16 @@ from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
-#: The shares of the highest forecasts whose recall a gauge shows.
+#: The shares of highest forecasts whose recall has a gauge.
 GAUGED: Final = (0.01,)
 #: Names of the cells of a forecast: ten bands below .1, then the bins of tenths.
 CELLS: Final = (*(f"0.{band}" for band in range(len(BANDS) + 1)), *map(str, range(1, BINS)))
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:
-    """Return few figures of a stream, for a list of thousands: all figures would take ten times as long.
+    """Return a few figures of a stream, for a list of thousands. All figures would take ten times as long.
 
-    The error is the ECE, for classes that of the highest probability, for numbers the error of coverage.
+    The error is the ECE. For classes, it is the ECE of the highest probability; for numbers, the coverage error.
     """
     histories, vectors = list(found.of(kinds.SCORES, stream).values()), list(found.of(kinds.VECTORS, stream).values())
     scores = total([each.total for each in histories])
@@ -90,8 +90,8 @@ def describe(
 ) -> dict[str, Any]:
     """Return the state of a stream as JSON.
 
-    ``policy``: its present configuration; ``now_ms``: stream time, 0: that of its last record; ``idle_ms``: time since
-    its worker's last batch; ``whole``: False leaves out figures without a gauge, and takes half of the time.
+    ``policy``: its present configuration. ``now_ms``: stream time; 0: that of its last record. ``idle_ms``: time since
+    its worker's last batch. ``whole``: False leaves out figures without a gauge, and takes half of the time.
     """
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
@@ -133,7 +133,7 @@ def describe(
 
 
 def _gauged(found: StateRows, stream: str) -> dict[str, float | None]:
-    """Return the gauges declared by kinds of rows."""
+    """Return the gauges that kinds of rows declare."""
     return {
         name: None if (value := figure.of(values)) is None else or_none(value)
         for kind in list(KINDS_OF_ROWS.values())
@@ -154,7 +154,7 @@ def _vectors(found: StateRows, stream: str, since_ms: int | None) -> dict[str, A
 def _standing(
     found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int, policy: Policy | None
 ) -> dict[str, Any]:
-    """Return a stream's course and its standing; nothing before its first record."""
+    """Return a stream's course and its standing; empty before its first record."""
     courses = found.of(kinds.COURSE, stream)
     if not courses:
         return {}
@@ -170,7 +170,7 @@ def _standing(
 def _described(histories: dict[int, History], scores: Scores, since_ms: int | None, *, whole: bool) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
-    Rankings cover the last windows. Over the whole life they would mix the answers of many maps.
+    Rankings cover the last windows. Over the stream's whole life they would mix the answers of many maps.
     """
     order = lately(histories.values())
     raw = two_bin(scores, "raw")
@@ -204,14 +204,14 @@ def compared(found: StateRows, stream: str, policy: Policy | None = None) -> lis
 
 
 def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[str, Any]]:
-    """Return the biases that the calibrators of the present configuration bound, over all partitions."""
+    """Return the biases that the calibrators of the present configuration bound, added over all partitions."""
     rows_of, present = found.of(kinds.CALIBRATOR, stream).items(), serving(found, stream, policy)
     held = [each for (_, config), each in rows_of if present is None or config in present]
     return functions.describe(map(functions.part, held))
 
 
 def learnt(served: Served) -> dict[str, Any]:
-    """Return outcomes learnt by a calibrator, and its own error and bound; None if it has none."""
+    """Return how many outcomes a calibrator has learnt, with its own error and bound; None if it has none."""
     return {
         "version": served.calibrator.learnt,
         "outstanding": served.outstanding,
@@ -223,7 +223,7 @@ def learnt(served: Served) -> dict[str, Any]:
 
 
 def saturated(calibrators: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the number of saturated answers of several partitions; None where levels do not move."""
+    """Return the number of saturated answers over several partitions; None where levels do not move."""
     counts = [each["saturated"] for each in calibrators if each["saturated"] is not None]
     return sum(counts) if counts else None
 
@@ -244,7 +244,7 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
 
 
 def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether error and bound of a stream's calibrators are about ``p``, not about draws: see `Certified`."""
+    """Whether error and bound of a stream's calibrators apply to ``p``, not to draws: see `Certified`."""
     backs = {each["calibrator"].rpartition("+")[2] for each in calibrators if each["version"]}
     return backs == {Certified.name}
 
@@ -271,12 +271,12 @@ def _cells(scores: Scores, kind: Scored) -> dict[str, dict[str, float]]:
 
 
 def lately(histories: Iterable[History]) -> Order:
-    """Return the ranking of events within the last windows of all partitions; older windows had older maps."""
+    """Return the ranking of events in the last windows of all partitions. Older windows had older maps."""
     return reduce(Order.__add__, [each.lately for each in histories], Order())
 
 
 def _found(ranking: Within, volume: float) -> dict[str, Any]:
-    """Return recall and precision among the highest forecasts of a volume."""
+    """Return recall and precision among the highest forecasts, as many as the volume says."""
     recall, precision = ranking.at(volume)
     return {
         "volume": volume,
@@ -288,9 +288,9 @@ def _found(ranking: Within, volume: float) -> dict[str, Any]:
 
 
 def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the partitions that answer as if nothing had been learnt, by reason and with figures.
+    """Return the partitions that answer as if nothing had been learnt, with the reason and figures.
 
-    ``of``: number of all partitions; ``since_ms``: stream time since which the first of them does, None without any.
+    ``of``: number of all partitions; ``since_ms``: stream time from which the first of them does so, None if none does.
     """
     coverages = covered(found, stream, policy)
     if not coverages:
@@ -306,7 +306,7 @@ def withheld(found: StateRows, stream: str, policy: Policy | None) -> dict[str, 
 
 
 def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
-    """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
+    """Return the ages of a stream's outcomes; and in words what to set if the settings do not fit them."""
     held = list(found.of(kinds.AGES, stream).values())
     if not held:
         return None
@@ -344,11 +344,11 @@ def aged(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]
 
 
 def distributed(found: StateRows, stream: str) -> dict[str, Any] | None:
-    """Return the shift of raw forecasts of the last week, and since yesterday, against earlier ones; None if few."""
+    """Return the shift of raw forecasts against earlier ones, in the last week and since yesterday; None if too few."""
     held = list(found.of(kinds.DISTRIBUTION, stream).values())
     if not held:
         return None
-    both = reduce(add, held)  # one partition needs no sum: adding to an empty one costs more than all the rest
+    both = reduce(add, held)  # one partition needs no sum: adding to an empty one takes longer than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),
@@ -374,6 +374,6 @@ def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
 
 
 def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
-    """Return the bias along each feature by partition, if the calibrator takes features."""
+    """Return the bias along each feature, by partition, if the calibrator takes features."""
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
     return {"feature_bias": biases} if any(biases.values()) else {}

@@ -1,7 +1,7 @@
 """The series of streams in Prometheus's text format. They are written again only if rows changed.
 
-A worker has hundreds of streams with tens of series each. Between two scrapes few streams change as a rule, sometimes
-all do, and each takes 2 ms of processor time. So a scrape writes only some of the changed ones again, in turns.
+A worker has hundreds of streams with tens of series each. Between two scrapes usually few streams change, sometimes
+all, and each takes 2 ms of processor time. So a scrape writes only some of the changed streams again, in turns.
 """
 
 import re
@@ -15,34 +15,34 @@ from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import PartitionSnapshot
 
-#: Processor time of a scrape for writing streams again, s. New streams are written in any case.
+#: Processor time that a scrape may spend on writing streams again, s. New streams are always written.
 SECONDS = 0.1
 #: The metrics that are exported by stream.
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
-#: How lines of samples begin, with labels and without.
+#: How lines of samples begin: with labels, and without.
 _WITH_LABELS, _BARE = re.compile(rb"^(\w+)\{", re.MULTILINE), re.compile(rb"^(\w+) ", re.MULTILINE)
 #: Characters that the text format escapes in quotes.
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Exposition:
-    """Writes the series of streams; used by one thread at a time.
+    """Writes the series of streams. Only one thread at a time may use it.
 
     ``app``: label of every series; empty: no label.
     """
 
     def __init__(self, policies: Policies, app: str = "") -> None:
         self._policies, self._app = policies, app
-        #: By stream: the rows from which it was written, and its lines by metric; the one written last comes last.
+        #: By stream: the rows from which it was last written, and its lines by metric; the latest stream comes last.
         self._written: dict[str, tuple[list[object], dict[str, bytes]]] = {}
 
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> bytes:
-        """Return all families of streams, those without a sample too.
+        """Return all families of streams, even those without a sample.
 
-        After `SECONDS` of processor time the remaining streams that changed keep their lines until the next call.
+        After `SECONDS` of processor time, the changed streams that are left keep their old lines until the next call.
 
         ``held``: the snapshot of each partition; other threads may replace rows meanwhile.
-        ``counted``: for each counter by stream, what it counted.
+        ``counted``: the values of each counter, by stream.
         """
         rows = _rows(held)
         known = self._written
@@ -82,7 +82,7 @@ def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], value: fl
 
 
 def labelled(text: bytes, app: str) -> bytes:
-    """Add the application as the first label of every series; empty: change nothing.
+    """Add the application as the first label of every series; if empty, change nothing.
 
     ``app`` is a valid Kafka name, so it needs no escapes.
     """
@@ -93,7 +93,7 @@ def labelled(text: bytes, app: str) -> bytes:
 
 
 def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
-    """Return the rows of each stream. Most are the same objects as last time, so they compare fast."""
+    """Return the rows of each stream. Most are the same objects as last time, so comparing them is fast."""
     found: dict[str, list[object]] = {}
     for partition, each in held.items():
         for stream, rows in list(each.rows.items()):

@@ -1,4 +1,4 @@
-"""Scores of each kind of forecast that are one number: declared once, for JSON, tables and gauges.
+"""Scores of each kind of forecast that are one number. Each is declared once, for JSON, tables and gauges.
 
 A row here gives the score in a stream's description, on the status page and in ``trueup streams show``. Where it has
 ``gauges``, the catalogue of metrics says by `of_figure` what they mean.
@@ -24,11 +24,11 @@ class Figure(NamedTuple):
 
     #: Its name in JSON.
     name: str
-    #: Heading of its row in tables; empty: it has no row.
+    #: Heading of its row in tables; empty: no row.
     words: str
     #: Classes of scores that have this figure.
     scores: tuple[type, ...]
-    #: Returns the figure; NaN: there is none.
+    #: Returns the figure; NaN if there is none.
     of: Callable[[Any, Kind], float]
     #: Kinds of forecast, raw or calibrated, for which a gauge shows it; none: it has no gauge.
     gauges: tuple[Kind, ...] = ()
@@ -76,7 +76,7 @@ def of_figure(name: str, says: str, remedy: str = "") -> Metric:
 
 
 def figures(scores: Any, kind: Kind, *, whole: bool = True) -> dict[str, float | None]:  # noqa: ANN401 - one of the classes in `FIGURES`
-    """Return the figures of scores or of a ranking, by name; without ``whole`` only those with a gauge."""
+    """Return the figures of scores or of a ranking, by name. Without ``whole``, return only those with a gauge."""
     return {
         each.name: or_none(each.of(scores, kind))
         for each in FIGURES

@@ -1,4 +1,4 @@
-"""Biases that a calibrator bounds, each beside its bound: along features, and along functions of the answer."""
+"""Biases that a calibrator bounds, each with its bound: along features, and along functions of the answer."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -8,7 +8,7 @@ import orjson
 from state.calibrators.base import BiasAlong
 from state.served import Served
 
-#: Most functions of a stream with their own series: those whose bias is nearest to its bound.
+#: The most functions of a stream that have series: those whose bias is nearest to its bound.
 SERIES: Final = 5
 
 #: One partition's calibrator: its outcomes learnt and its biases.
@@ -16,7 +16,7 @@ Part = tuple[int, Sequence[BiasAlong]]
 
 
 def part(served: Served) -> Part:
-    """Return a calibrator's biases, with names of features; an empty list if it bounds none."""
+    """Return a calibrator's biases, with the features' names; an empty list if it bounds none."""
     named = orjson.loads(served.recipe).get("features", ())
     return served.calibrator.learnt, served.calibrator.biases(named)
 

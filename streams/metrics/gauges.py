@@ -1,4 +1,4 @@
-"""A worker's metrics. Counters count once, after the commit point; gauges are views of stored sums."""
+"""A worker's metrics. Counters count once, after the commit point. Gauges are views of stored sums."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ HIDDEN: Final = ""
 INPUTS: Final = ("forecasts", "outcomes")
 #: The fates of records, each with its topic.
 RECORD_FATES: Final = FATES[:INPUT_FATES]
-#: An expiry is early if its row was due more than this after now, s; clocks may differ by less.
+#: An expiry is early if its row was due later than this after the present time, s. Clocks may differ by less.
 EARLY: Final = 600
 #: Origin of a label that was learnt at maturity, with the fates that count it.
 MATURED: Final = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
-#: The counters by stream: forecasts answered, events resolved, and events that taught nothing.
+#: The counters by stream: forecasts answered, events resolved, events that taught nothing.
 ANSWERED, SCORED, UNTAUGHT = "answered_forecasts", "scored_events", "untaught_events"
 
 
@@ -54,9 +54,10 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
 class Gauges(Folding):
     """The metrics of one worker.
 
-    ``most_streams``: most streams with series of their own, see `Slots`. Others cost no time at a scrape.
+    ``most_streams``: the most streams with series of their own, see `Slots`. Others take no time in a scrape.
     ``sampler``: reads what is not in the state: lag, buffers, store sizes, readiness.
-    ``policies``: how streams are configured. Named ones have series; ages of outcomes are compared with their settings.
+    ``policies``: how streams are configured. Named streams have series. Ages of outcomes are compared with the
+    settings.
     ``clock``: returns the time, s; decides when slots change hands.
     ``app``: label of every series that is not of one stream; empty: no label.
     """
@@ -74,7 +75,7 @@ class Gauges(Folding):
         self.slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: For each counter by stream, what it counted, by the label of the stream.
+        #: What each counter by stream has counted, by the stream's label.
         self._by_stream: dict[str, dict[str, int]] = {name: {} for name in (ANSWERED, SCORED, UNTAUGHT)}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         self._latencies = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
@@ -91,7 +92,7 @@ class Gauges(Folding):
             if not self.slots.take(stream):
                 del held.rows[stream]
         self._counters["opened_partitions"].inc()
-        # Start at zero, so that increase() sees the first events. A new stream starts with its first batch.
+        # Counters start at zero, so that increase() sees the first events. A new stream's start with its first batch.
         for stream in (*held.streams(), *([HIDDEN] if self.slots.hidden_streams else [])):
             policy = self._policies.of(stream) if stream else None
             untaught = policy is not None and (policy.entity or policy.label_rate)
@@ -104,12 +105,12 @@ class Gauges(Folding):
             self._held[partition].rows.update(held.rows)
 
     def gained(self) -> list[str]:
-        """Return the streams that gained a slot since the last call; their rows are yet to be read."""
+        """Return the streams that gained a slot since the last call. Their rows have not been read yet."""
         gained, self._gained = self._gained, []
         return gained
 
     def held(self) -> dict[int, PartitionSnapshot]:
-        """Return the snapshot of each partition, for other readers; rows are immutable bytes."""
+        """Return the snapshot of each partition, for other readers. Rows are immutable bytes."""
         return dict(self._held)
 
     def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
@@ -146,7 +147,7 @@ class Gauges(Folding):
                 counted.setdefault(gains, 0)
 
     def again(self, partition: int, topics: Sequence[int], fence: Fence) -> None:
-        """Count records that were folded again after a crash, by topic; they count nowhere else."""
+        """Count records that were folded again after a crash, by topic. No other counter counts them."""
         if (held := self._held.get(partition)) is not None:
             held.fence = fence
         self._redelivered(topics)
@@ -173,11 +174,11 @@ class Gauges(Folding):
             counted[label] = counted.get(label, 0) + n
 
     def far_off(self, topic: int, n: int) -> None:
-        """Count records of an input whose time lies far off."""
+        """Count records of an input whose time is far off."""
         self._counters["far_off_times"].labels(INPUTS[topic]).inc(n)
 
     def waited(self, since: Iterable[int]) -> None:
-        """Note that forecasts with these Kafka timestamps, ms, were answered.
+        """Note that forecasts with these Kafka timestamps (ms) were answered.
 
         A timestamp ahead of this clock counts as 0 s.
         """
@@ -187,11 +188,11 @@ class Gauges(Folding):
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 
     def counted(self) -> dict[str, dict[str, int]]:
-        """Return what each counter by stream counted."""
+        """Return what each counter by stream has counted."""
         return {name: counted.copy() for name, counted in self._by_stream.items()}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the worker that are neither counters nor of one stream."""
+        """Yield the metrics of the worker that are not counters and do not belong to one stream."""
         for name, latencies in self._latencies.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)
         yield from super().collect()
@@ -208,6 +209,6 @@ class Gauges(Folding):
 
 
 def _oldest(fence: Fence) -> float:
-    """Return the age of the oldest row in any expiry queue, s of event time."""
+    """Return the age of the oldest row in any expiry queue, in s of event time."""
     waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
     return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000

@@ -1,4 +1,4 @@
-"""A histogram of waiting times that counts a batch at a time."""
+"""A histogram of waiting times that takes a batch at a time."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from prometheus_client.utils import floatToGoString
 class Latencies:
     """A histogram that takes a batch of observations with one search per edge, not one per observation.
 
-    ``edges``: upper bounds of the buckets, increasing, s; one above all of them is added.
+    ``edges``: upper bounds of the buckets, increasing, s. A bucket above all of them is added.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class Latencies:
         self._sum = 0
 
     def observe(self, waits: Iterable[int]) -> None:
-        """Count waits, ms; one below 0, by clocks that differ, counts as 0."""
+        """Count waits, ms. A wait below 0, because clocks differ, counts as 0."""
         ordered = sorted(waits)
         below = 0
         for i, edge in enumerate(self._edges):
@@ -38,7 +38,7 @@ class Latencies:
         self._sum += sum(ordered[bisect_left(ordered, 0) :])
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
-        """Return what a scrape shows, in s; called by the server's thread."""
+        """Return what a scrape shows, in s. The server's thread calls it."""
         names = [*map(floatToGoString, self._edges), "+Inf"]
         # Uses one copy of the counts, so that the last bucket equals the number of observations.
         return HistogramMetricFamily(

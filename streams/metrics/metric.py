@@ -6,7 +6,7 @@ from typing import Literal
 
 from streams.metrics.places import labels, series
 
-#: Name of the metric without its prefix, values of its labels in the order of the catalogue, value.
+#: A metric's name without its prefix, the values of its labels in the catalogue's order, and its value.
 Sample = tuple[str, tuple[str, ...], float]
 
 
@@ -24,17 +24,17 @@ class Metric:
     help: str
     #: What an operator does with it.
     remedy: str = ""
-    #: Place of its values in the description of a stream, see `streams.metrics.places`; empty: they are counted.
+    #: Place of its values in the description of a stream, see `streams.metrics.places`; empty: it is counted.
     at: str = ""
 
     @property
     def series(self) -> int:
-        """Most series of one stream, those of its challengers included; 0 without a label ``stream``."""
+        """The most series of one stream, those of its challengers included; 0 without a label ``stream``."""
         return series(self.at) if self.at else int("stream" in self.labels)
 
 
 def _declared(kind: Literal["counter", "gauge", "histogram"], of: str, says: str, remedy: str = "") -> Metric:
-    """Return a metric; ``of``: its name with its labels, as Prometheus writes them; the rest as in `Metric`."""
+    """Return a metric. ``of``: its name with its labels, as Prometheus writes them; the rest as in `Metric`."""
     name, _, own = of.rstrip("}").partition("{")
     return Metric(name, kind, tuple(own.split(", ")) if own else (), says, remedy)
 
@@ -43,5 +43,5 @@ counter, gauge, histogram = partial(_declared, "counter"), partial(_declared, "g
 
 
 def shown(name: str, at: str, says: str, remedy: str = "") -> Metric:
-    """Return a gauge by stream with its values in the stream's description. The place gives its labels."""
+    """Return a gauge by stream whose values are in the stream's description. The place gives its labels."""
     return Metric(name, "gauge", ("stream", *labels(at)), says, remedy, at)

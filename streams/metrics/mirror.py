@@ -17,16 +17,16 @@ from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot, StreamRows
 
-#: How long a copy is used, as a multiple of the worker's processor time for the last answer.
+#: How long a copy is used, as a multiple of the processor time of the worker's last answer.
 KEPT: Final = 9.0
-#: Seconds that a reader waits while another one asks the worker.
+#: Seconds that a reader waits while another reader asks the worker.
 PATIENCE: Final = 5.0
-#: Seconds after an unanswered question during which nobody asks again, so that waiting readers do not wait in turn.
+#: Seconds after an unanswered question during which nobody asks again, so that readers do not wait one after another.
 SILENT: Final = 1.0
 
 
 class ChangedRows(NamedTuple):
-    """Changed rows of one stream in a partition; without rows the stream is gone."""
+    """Changed rows of one stream in a partition. If there are no rows, the stream is gone."""
 
     partition: int
     stream: str
@@ -34,7 +34,7 @@ class ChangedRows(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """State of a worker: why it does not serve, progress of restoring, its copies, hanging transactions."""
+    """State of a worker: why it does not serve, its progress of restoring, its copies, hanging transactions."""
 
     unready: str = ""
     recovery: Recovery = Recovery()
@@ -43,17 +43,17 @@ class Standing(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The part of an answer that is not of one stream; it comes last."""
+    """The part of an answer that does not belong to one stream. It comes last."""
 
-    #: The metrics that are not of a stream, in Prometheus's text format.
+    #: The metrics that do not belong to a stream, in Prometheus's text format.
     text: bytes = b""
-    #: For each counter by stream, what it counted.
+    #: What each counter by stream has counted.
     counted: dict[str, dict[str, int]] = {}  # noqa: RUF012 - nobody changes it
     #: The encoded fence of each partition that is held.
     fences: dict[int, bytes] = {}  # noqa: RUF012 - as above
-    #: Streams without series; None: the same as in the answer before.
+    #: Streams without series; None: the same as in the last answer.
     hidden: frozenset[str] | None = None
-    #: When a batch was last committed, s since 1970; 0 if none was.
+    #: When a batch was last committed, s since 1970; 0 if none has been.
     updated: float = 0.0
     #: State of the worker.
     standing: Standing = Standing()
@@ -65,10 +65,10 @@ Ask = Callable[[bool], Iterable[ChangedRows | Overview]]
 
 
 class ChangeSource:
-    """Returns what changed since the last call; for one mirror and one thread.
+    """Returns what changed since the last call. It serves one mirror and one thread.
 
-    ``text``: returns the metrics that are not of a stream.
-    ``gauges``: holds the rows; None: there are no streams, as in intake and router.
+    ``text``: returns the metrics that do not belong to a stream.
+    ``gauges``: holds the rows; None if there are no streams, as in intake and router.
     ``standing``: returns the state of the worker.
     """
 
@@ -76,7 +76,7 @@ class ChangeSource:
         self, text: Callable[[], bytes], gauges: Gauges | None = None, standing: Callable[[], Standing] = Standing
     ) -> None:
         self._text, self._gauges, self._standing = text, gauges, standing
-        #: Rows as last handed over, by partition and stream.
+        #: Rows as they were last handed over, by partition and stream.
         self._told: dict[int, dict[str, StreamRows]] = {}
         self._hidden: frozenset[str] = frozenset()
 
@@ -111,7 +111,7 @@ class ChangeSource:
 
 
 class Mirror:
-    """A copy of a worker's gauges, from its last answers.
+    """A copy of a worker's gauges, made of its last answers.
 
     ``ask``: returns what changed since the last call, or everything if called with True.
     ``policies``: how streams are configured; None: there are no streams.
@@ -135,7 +135,7 @@ class Mirror:
         return dict(self._held)
 
     def refresh(self) -> None:
-        """Take what changed, unless what was taken last is new enough; TimeoutError if the worker does not answer."""
+        """Take what changed, unless the last answer is new enough; TimeoutError if the worker does not answer."""
         if not self._lock.acquire(timeout=PATIENCE):
             raise TimeoutError
         try:
@@ -151,7 +151,7 @@ class Mirror:
             self._lock.release()
 
     def _take(self) -> None:
-        whole, self._whole = self._whole, True  # ask for everything if this answer breaks off
+        whole, self._whole = self._whole, True  # if this answer breaks off, the next one must be whole
         held = {} if whole else self._held
         for each in self._ask(whole):
             if isinstance(each, Overview):
@@ -171,7 +171,7 @@ class Mirror:
         self._whole = False
 
     def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format; one thread at a time may ask. Raises as `refresh`."""
+        """Return everything in Prometheus's text format; raises as `refresh`. Only one thread at a time may ask."""
         self.refresh()
         if self._streams is None:
             return self.overview.text

@@ -1,12 +1,12 @@
-"""Places: where the description of a stream has the values of a metric, and with which labels.
+"""Places: where a metric's values are in the description of a stream, and which labels they have.
 
 A place is a path of steps through objects and lists:
 
 - ``name``: the value of this name;
 - ``{label; 3}``: each value of an object, at most three, with its name as label; ``{label=a|b}``: those of these names;
   ``{kind}`` is ``{kind=raw|calibrated}``;
-- ``[label, label:a.b; 5]``: the first five items of a list, labelled by their fields of these names, or by the value at
-  ``a.b``; ``[label=text]``: the item with this label;
+- ``[label, label:a.b; 5]``: the first five items of a list, labelled by their fields with these names, or by the value
+  at ``a.b``; ``[label=text]``: the item with this label;
 - ``label=text``: a label that is always the same.
 
 A missing value, null and NaN give no sample. A list counts by its length, an object as 1.
@@ -26,10 +26,10 @@ Labels = Mapping[str, str]
 class PlaceStep(NamedTuple):
     """A step of a place."""
 
-    #: Names of the labels that it gives, and the most values that it finds.
+    #: Names of the labels that it gives; and the most values that it finds.
     labels: tuple[str, ...]
     most: int
-    #: Returns what it finds in a value, with these labels.
+    #: Returns what it finds in a value, with the labels of each.
     find: Callable[[Any], Iterable[tuple[Any, Labels]]]
 
 
@@ -45,7 +45,7 @@ def labels(place: str) -> tuple[str, ...]:
 
 
 def series(place: str) -> int:
-    """Return the most values that there are at a place."""
+    """Return the most values that a place can have."""
     return prod(step.most for step in steps(place))
 
 

@@ -16,9 +16,9 @@ OWN: Final = {
     metric.name: metric
     for metric in (
         counter("routed_records{topic, fate}", "Routes and labels applied, by what became of them"),
-        gauge("routed_events", "Events that labels are waited for"),
+        gauge("routed_events", "Events that still wait for labels"),
         gauge("unrouted_events", "Events whose label waits for a forecast"),
-        counter("expired_routes{kind}", "Events that are waited for no longer: forecast, or only labelled"),
+        counter("expired_routes{kind}", "Events that no longer wait: forecast, or only labelled"),
         counter(
             "mapped_records{source, fate}",
             "Source records read, by what became of them: sent on, passed over by `when`, or dead",
@@ -55,7 +55,7 @@ class RouteGauges(Folding):
         self._held[partition] = fence
 
     def written(self, partition: int, *_: object) -> None:
-        """Do nothing: no row of a checkpoint is shown."""
+        """Do nothing: metrics show no row of a checkpoint."""
 
     def count(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
@@ -110,7 +110,7 @@ class IntakeGauges(StageMetrics):
             self._counters["dead_letters"].labels(source, reason).inc(records)
 
     def far_off(self, source: str, n: int) -> None:
-        """Count records of a source whose time lies far off."""
+        """Count records of a source whose time is far off."""
         self._counters["far_off_times"].labels(source).inc(n)
 
     def batch(self, records: int, seconds: float) -> None:

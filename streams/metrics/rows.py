@@ -1,4 +1,4 @@
-"""A stream's rows in all partitions, read when needed and under the present configuration."""
+"""A stream's rows in all partitions, read when they are needed and under the present configuration."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -40,7 +40,7 @@ class StateRows:
         return {stream for rows in self._held.values() for stream in rows}
 
     def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
-        """Return the values of a stream's rows of a kind, by partition and the other parts of their keys."""
+        """Return the values of a stream's rows of a kind, by partition and by the other parts of their keys."""
         found = self._read.get((kind.letter, stream))
         if found is None:
             found = self._read[kind.letter, stream] = {}
@@ -52,7 +52,7 @@ class StateRows:
         return found
 
     def knows(self, stream: str) -> bool:
-        """Whether a stream has state; no row is read."""
+        """Whether a stream has state. No row is read."""
         return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
 
     def now_ms(self, stream: str) -> int:
@@ -61,17 +61,17 @@ class StateRows:
         return max([self.fences[n].stream_time for n in held], default=0)
 
     def alone(self, stream: str) -> "StateRows":
-        """Return the rows of one stream, with a cache of their own."""
+        """Return the rows of one stream, with their own cache."""
         return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})
 
 
 def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, Coverage]:
-    """Return which forecasts of a stream have a label, by partition; nothing where that does not matter."""
+    """Return which forecasts of a stream have a label, by partition; empty where that does not matter."""
     return found.of(kinds.COVERAGE, stream) if policy is not None and policy.guarded else {}
 
 
 def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[str] | None:
-    """Return the configurations that serve a stream now, one for each version of its model; None: any may."""
+    """Return the configurations that serve a stream now, one for each version of its model; None: any may serve it."""
     if policy is None:
         return None
     if not policy.model_version:
@@ -83,9 +83,9 @@ def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[s
 def summed(
     found: StateRows, stream: str, policy: Policy, slots: Iterable[tuple[int, tuple[bytes, int], Value]]
 ) -> tuple[list[Value], dict[Segment, Value]]:
-    """Return what counts for the whole of a stream, and the sums of its present segments that have a name.
+    """Return the sum over the whole of a stream, and the sums of its present segments that have a name.
 
-    ``slots``: what counts, with its partition and its layout and slot.
+    ``slots``: partition, layout and slot of each row, with what it counts.
     """
     whole: list[Value] = []
     parts: list[tuple[Segment, Value]] = []
@@ -99,9 +99,9 @@ def summed(
 
 
 def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
-    """Return a stream's present segments by partition, without those that have no name yet.
+    """Return a stream's present segments by partition, without those that do not have a name yet.
 
-    Rows that are read while a worker writes may be of different batches.
+    Rows that are read while a worker writes may belong to different batches.
     """
     if policy is None or not policy.segments:
         return {}

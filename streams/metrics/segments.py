@@ -21,13 +21,13 @@ from state.scoring.windows import KINDS
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, curve, or_none
 
-#: Fewest events of a segment in the means over segments.
+#: Segments with fewer events do not count in the means over segments.
 LARGE: Final = 2000
-#: Most segments that are described, and most that have series: the worst ones.
+#: The most segments that are described, and the most that have series: the worst ones.
 DESCRIBED: Final = 20
 SERIES: Final = 5
-#: A segment is silent if at least so many of its outcomes were expected in windows that have none, and at least so many
-#: of its forecasts wait.
+#: A segment is silent if at least this many of its outcomes were expected in windows that have none, and at least this
+#: many of its forecasts wait.
 MISSED: Final = 50
 #: A segment is off from this calibration error on, beyond chance: absolute, or as a share of the events that happened.
 OFF: Final = 0.03
@@ -38,20 +38,20 @@ SegmentRows = tuple[Dictionary, Mapping[int, AnySegmentScores]]
 
 
 def total(found: Iterable[SegmentRows]) -> dict[Segment, AnySegmentScores]:
-    """Return the scores of each segment over several partitions, whose slots may differ."""
+    """Return the scores of each segment over several partitions. Their slots may differ."""
     return added((dictionary.segment(slot), each) for dictionary, scores in found for slot, each in scores.items())
 
 
 def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
-    """Return the segments of a stream as JSON: their number, and the worst.
+    """Return the segments of a stream as JSON: how many there are, and the worst.
 
     Segments are ordered by the served error beyond chance, then by events. ``large`` has the mean and the largest error
-    of those with at least `LARGE` events: the ECE, of classes that of the likeliest one, of numbers the error of
-    coverage. ``of`` is the kind of the forecasts. ``recent`` has the segments with evidence of a recent error, most
-    evidence first; ``recently_off`` is the number that reach the alarm. There, for numbers ``level`` is the level with
-    most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if the
-    evidence is against the likeliest one. ``silent`` has the segments whose labels stopped, see `_silent`. ``warming``
-    is the number of segments in a warm-up of their own.
+    of those with at least `LARGE` events: the ECE, for classes that of the likeliest class, for numbers the coverage
+    error. ``of`` is the kind of the forecasts. ``recent`` has the segments with evidence of a recent error, most
+    evidence first; ``recently_off`` is the number that reach the alarm. In ``recent``, for numbers ``level`` is the
+    level with most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if
+    the evidence is against the likeliest class. ``silent`` has the segments whose labels stopped, see `_silent`.
+    ``warming`` is the number of segments in a warm-up of their own.
     """
     found = list(found)
     everything = total(found)
@@ -98,10 +98,10 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
 
 
 def _silent(found: Iterable[SegmentRows]) -> list[dict[str, Any]]:
-    """Return the segments whose outcomes stopped while their forecasts wait, those that miss most first.
+    """Return the segments whose outcomes stopped while their forecasts wait. Those that miss most come first.
 
-    The last complete windows of a partition have outcomes of other segments only. By the segment's share of earlier
-    windows, at least `MISSED` of its outcomes were expected there, so chance does not explain it.
+    The last complete windows of a partition have only outcomes of other segments. By the segment's share of earlier
+    windows, at least `MISSED` of its outcomes were expected there, so chance does not explain the gap.
     """
     missed: dict[Segment, float] = defaultdict(float)
     waiting: dict[Segment, int] = defaultdict(int)
@@ -165,16 +165,16 @@ def mark(recent: Mapping[str, Any], of: str) -> str:
     return ", likeliest class" if recent["class"] is None else f", class {recent['class']}"
 
 
-#: Names of the error of classes and numbers, and of what is off.
+#: Names of the error of classes and of numbers, and of what is off.
 ERRORS: Final = {
-    "probs": "Error: ECE of the likeliest class. Off by: its mean probability less how often it occurred.",
-    "quantiles": "Error: of the coverage of the level most off. Off by: that level less the share of outcomes at or "
+    "probs": "Error: ECE of the likeliest class. Off by: its mean probability minus how often it occurred.",
+    "quantiles": "Error: of the coverage of the level most off. Off by: that level minus the share of outcomes at or "
     "below its quantile.",
 }
 
 
 def level(off: Mapping[str, Any]) -> str:
-    """Return the level that is most off, as a prefix; empty of classes."""
+    """Return the worst level, as a prefix; empty for classes."""
     return "" if off["level"] is None else f"{off['level']:g}: "
 
 
@@ -202,7 +202,7 @@ def large(described: Mapping[str, Any]) -> str:
 
 
 def nearer(described: Mapping[str, Any]) -> str:
-    """Return a sentence on segments whose raw scores were right, apart from chance, and served ones were not."""
+    """Return a sentence about segments whose raw scores were right, apart from chance, while served scores were not."""
     found = [
         f"{each['segment']} = {each['value']} ({each['raw']['mean']:.3g} raw, {each['calibrated']['mean']:.3g} served, "
         f"{each['observed']:.3g} observed)"
@@ -256,7 +256,7 @@ def _of_probability(scores: SegmentScores) -> dict[str, Any]:
 
 
 def _of_pairs(scores: SegmentPairScores) -> dict[str, Any]:
-    """Return what only segments of classes or numbers have."""
+    """Return the figures that only segments of classes or numbers have."""
     off = scores.off("calibrated")
     of_kinds: dict[str, Any] = {
         kind: {

@@ -1,4 +1,4 @@
-"""What is served at present for a few raw scores of a stream, with intervals: as JSON and as samples."""
+"""What a stream is served at present for a few raw scores, with intervals: as JSON and as samples."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist, fmean
@@ -11,17 +11,17 @@ from state.policy import Policy
 from state.served import Served
 from streams.metrics.rows import StateRows, covered, serving
 
-#: The raw probabilities with series: round numbers, about evenly spaced in log-odds.
+#: The raw probabilities that have series: round numbers, about evenly spaced in log-odds.
 RAW: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
 #: The raw probabilities that pages show.
 LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
 
-#: Returns the low and the high end of the interval of a raw and its served score.
+#: Returns the low and the high end of the interval, given a raw score and its served score.
 Ends = Callable[[float, float], tuple[float, float]]
 
 
 def answering(found: StateRows, stream: str, policy: Policy) -> Mapping[tuple[int, str], Served]:
-    """Return the calibrators that answer, by partition and configuration: new ones where labels are too few."""
+    """Return the calibrators that answer, by partition and configuration; new ones where labels are too few."""
     return {
         place: Served.fresh(served.recipe, stream) if withheld(found, stream, policy, place[0]) else served
         for place, served in sorted(found.of(kinds.CALIBRATOR, stream).items())
@@ -29,7 +29,7 @@ def answering(found: StateRows, stream: str, policy: Policy) -> Mapping[tuple[in
 
 
 def withheld(found: StateRows, stream: str, policy: Policy, partition: int) -> bool:
-    """Whether a partition serves nothing of what it has learnt, as most forecasts get no label."""
+    """Whether a partition serves nothing of what it has learnt, because most forecasts get no label."""
     coverage = covered(found, stream, policy).get(partition)
     return coverage is not None and coverage.uncovered
 
@@ -37,7 +37,7 @@ def withheld(found: StateRows, stream: str, policy: Policy, partition: int) -> b
 def ends(
     found: StateRows, stream: str, policy: Policy, place: tuple[int, str], groups: Sequence[int] = ()
 ) -> Ends | None:
-    """Return the intervals of what a partition serves; None if the stream has none.
+    """Return the intervals of what a partition serves; None if the stream has no intervals.
 
     ``place``: partition and configuration; ``groups``: slots of the segments of a forecast.
     """
@@ -58,8 +58,8 @@ def describe(
 ) -> list[dict[str, Any]]:
     """Return what is served for some raw scores, features at 0 and without segments; nothing of classes or numbers.
 
-    ``served`` is the mean over the partitions, ``least`` and ``most`` are their extremes. ``low`` and ``high`` are
-    means of the ends of their intervals, None without intervals.
+    ``served`` is the mean over the partitions, ``least`` and ``most`` are the extremes. ``low`` and ``high`` are the
+    mean ends of their intervals, None without intervals.
     """
     if policy is None or policy.kind != PROBABILITY:
         return []

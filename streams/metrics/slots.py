@@ -1,4 +1,4 @@
-"""The streams that have their own metric series: those that are configured, and the most active of the rest.
+"""The streams that have their own metric series: the configured ones, and the most active of the others.
 
 Names of streams come from records, so a producer can make up any number of them. Series cost memory in the worker and
 in Prometheus, so their number is bounded. A made-up name must not displace a stream that matters.
@@ -10,11 +10,11 @@ from typing import Final
 
 from state.policies import Policies
 
-#: Least time between changes of slots, s. A stream that gains or loses its series leaves a gap in every diagram.
+#: Shortest time between changes of slots, s. A stream that gains or loses its series leaves a gap in every diagram.
 REVIEW_SECONDS: Final = 60.0
-#: Most hidden streams that are counted by name.
+#: The most hidden streams that are counted by name.
 MOST_HIDDEN: Final = 10_000
-#: Characters that make a name in the configuration a pattern.
+#: Characters that make a configured name a pattern.
 _PATTERN: Final = frozenset("*?[")
 
 
@@ -26,11 +26,11 @@ class Slots:
 
     Notes
     -----
-    The other slots go to the streams that come first. Once a stream finds none free, events are counted by stream.
-    Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown one, if it had more
-    than twice as many events; then the next of both, and so on. At most `MOST_HIDDEN` names are counted. When one more
-    comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is kept, however many
-    names come once.
+    The other slots go to the streams that come first. Once a stream finds no free slot, events are counted by stream.
+    Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown stream, if it had more
+    than twice as many events; then the next of each, and so on. At most `MOST_HIDDEN` names are counted. When another
+    name comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is kept, however
+    many names come once.
     """
 
     def __init__(self, most: int, named: Iterable[str] = (), clock: Callable[[], float] = monotonic) -> None:
@@ -38,12 +38,12 @@ class Slots:
         self._free = max(most - len(self._named), 0)
         self._clock = clock
         self._next = 0.0
-        #: Streams that are not named in the configuration, with their events since the last review.
+        #: Shown streams that the configuration does not name, with their events since the last review.
         self._shown: dict[str, int] = {}
         self._hidden: dict[str, int] = {}
 
     def take(self, stream: str) -> bool:
-        """Return whether a stream has a slot; it takes a free one, or is hidden if there is none."""
+        """Return whether a stream has a slot. A new stream takes a free slot, or is hidden if there is none."""
         if stream in self._named or stream in self._shown:
             return True
         if len(self._shown) < self._free:
@@ -62,7 +62,7 @@ class Slots:
         return len(self._shown) >= self._free and stream not in self._shown and stream not in self._named
 
     def active(self, events: Mapping[str, int]) -> list[tuple[str, str]]:
-        """Count events by stream; return the slots that change hands now: who loses it, and who gains it."""
+        """Count events by stream. Return the slots that change hands now: who loses them, and who gains them."""
         if not self._hidden:
             return []
         for stream, n in events.items():
@@ -89,15 +89,15 @@ class Slots:
 
     @property
     def shown(self) -> list[str]:
-        """The streams with a slot; named ones, even if they never came."""
+        """The streams with a slot, including named streams that never came."""
         return [*self._named, *self._shown]
 
     @property
     def hidden_streams(self) -> frozenset[str]:
-        """The streams that came and have no slot; at most `MOST_HIDDEN`."""
+        """The streams that came and have no slot, at most `MOST_HIDDEN`."""
         return frozenset(self._hidden.copy())
 
 
 def named(policies: Policies) -> list[str]:
-    """Return the streams that a configuration names, without patterns."""
+    """Return the streams that a configuration names without a pattern."""
     return [pattern for pattern, _ in policies.patterns if not _PATTERN & set(pattern)]

@@ -1,6 +1,6 @@
 """The newest rows of a partition that describe streams, still encoded, for readers beside the worker.
 
-One thread replaces rows, others read them; nobody changes a row. Only rows of shown streams are held.
+One thread replaces rows, and others read them. Nobody changes a row. Only rows of shown streams are held.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ StreamRows = Mapping[bytes, bytes]
 
 @dataclass(slots=True)
 class PartitionSnapshot:
-    """A partition's fence, its rows by stream, and the fence that was written with them."""
+    """A partition's present fence, its rows by stream, and the fence that was written with the rows."""
 
     fence: Fence
     rows: dict[str, StreamRows] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class PartitionSnapshot:
         shows: Callable[[str], bool],
         hides: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Take the rows of a checkpoint, if their streams are shown and they belong to the present configuration.
+        """Take the rows of a checkpoint if their streams are shown and they belong to the present configuration.
 
-        ``shows, hides``: see `Slots`. A worker may have any number of streams that are hidden.
+        ``shows, hides``: see `Slots`. A worker may have any number of hidden streams.
         """
         self.written = Fence.decode(changes.rows[kinds.FENCE.key()] or b"")
         gone = {key for key, row in changes.rows.items() if row is None and KINDS[key[:1]].shown}
@@ -59,7 +59,7 @@ class PartitionSnapshot:
                 self.rows[stream] = {**self.rows.get(stream, {}), **present}
 
     def streams(self) -> list[str]:
-        """Return the streams of which there is a row; safe beside a thread that replaces rows."""
+        """Return the streams that have a row. It is safe while a thread replaces rows."""
         return list(self.rows)
 
 
@@ -76,7 +76,7 @@ def by_stream(rows: StreamRows) -> dict[str, StreamRows]:
 def present(
     rows_from: Callable[[bytes], Iterable[tuple[bytes, object]]], policies: Policies
 ) -> Iterator[Iterator[str]]:
-    """Yield the streams that have rows of the present configuration, one kind of row at a time.
+    """Yield the streams that have rows of the present configuration; it goes through one kind of row after another.
 
     ``rows_from``: returns the keys that begin with a prefix, in their order, with their rows.
     """
@@ -88,7 +88,7 @@ def present(
 def read(
     row: Callable[[bytes], bytes | None], policies: Policies, streams: Iterable[str], fence: Fence
 ) -> PartitionSnapshot:
-    """Return the stored rows of streams: of calibrators and challengers those that are configured now.
+    """Return the stored rows of streams. Only configured calibrators and challengers count.
 
     ``row``: returns the row of a key, None if there is none.
     """

@@ -42,9 +42,9 @@ class StageMetrics(Collector):
         self._known = known
         self._version = version
         self._sampler = sampler
-        #: Metrics that are shown without a sample, too.
+        #: Metrics that are shown even without a sample.
         self._always: Sequence[str] = ()
-        #: When a batch was last committed, s since 1970; 0 if none was.
+        #: When a batch was last committed, s since 1970; 0 if none has been.
         self.updated = 0.0
         self._counters = {
             name: Counter(PREFIX + name, known[name].help, known[name].labels, registry=self.registry)
@@ -64,12 +64,12 @@ class StageMetrics(Collector):
         self._counters["outputs"].labels(topic).inc(n)
 
     def batch(self, records: int, seconds: float) -> None:
-        """Note the size of a batch and how long it took, until its last acknowledgement."""
+        """Note the size of a batch, and how long it took up to its last acknowledgement."""
         self._histograms["batch_records"].observe(records)
         self._histograms["batch_seconds"].observe(seconds)
 
     def exposition(self) -> bytes:
-        """Return the metrics that are not of one stream, in Prometheus's text format."""
+        """Return the metrics that do not belong to one stream, in Prometheus's text format."""
         return labelled(generate_latest(self.registry), self._app)
 
     def collect(self) -> Iterator[Metric]:
@@ -98,7 +98,7 @@ class StageMetrics(Collector):
 
 
 def by_topic(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the labels of fates of records: each name begins with the topic."""
+    """Return the labels of records' fates. Each name begins with the topic."""
     return [tuple(name.split("_", 1)) for name in names]
 
 
@@ -135,13 +135,13 @@ class Folding(StageMetrics):
         self._stages[step].observe(seconds)
 
     def _fared(self, counter: str, names: Sequence[str], fates: Sequence[int]) -> None:
-        """Count records by fates with these names."""
+        """Count records by fate; ``names``: the fates."""
         for labels, n in zip(by_topic(names), fates, strict=False):
             if n:
                 self._counters[counter].labels(*labels).inc(n)
 
     def _redelivered(self, topics: Sequence[int]) -> None:
-        """Count records that were folded again after a crash, by their topics; they count only as such."""
+        """Count records that were folded again after a crash, by topic. They count nowhere else."""
         for number, name in enumerate(self._inputs):
             self._counters["redelivered_records"].labels(name).inc(topics.count(number))
 

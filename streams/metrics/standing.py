@@ -1,4 +1,4 @@
-"""The standing of a stream: outcomes beside served scores, by day and window, and one state with a reason."""
+"""The standing of a stream: outcomes against served scores by day and window, and one state with its reason."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,23 +16,23 @@ from streams.metrics.warm_up import WHY
 STATES: Final = ("no input", "withheld", "off", "no labels", "warming up", "right")
 #: Two-sided 95 % of the normal distribution.
 WIDE: Final = 1.96
-#: Forecasts have stopped after this long: if nearly every hour had one, and if not.
+#: Forecasts have stopped after this long: if nearly every hour had one, and otherwise.
 STEADY_MS, UNSTEADY_MS = 2 * HOUR_MS, 25 * HOUR_MS
 STEADY: Final = 20
-#: Labels have stopped after this many days, and this many times the longest gap between days with labels. Where silence
-#: is a label, so few days with another one show no gap.
+#: Labels have stopped after this many days, if that is also this many times the longest gap between days with labels.
+#: Where silence is a label, so few days with another label show no gap.
 UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
 FEW: Final = 3
 #: A day that is off by this many standard errors was not right. The last days together are off if they are off by one
-#: standard error more, and by this share of the outcomes, even before the alarm, which counts windows of outcomes.
+#: more standard error and by this share of the outcomes. The alarm may come later: it counts windows of outcomes.
 FAR: Final = 4.0
 WEEK: Final = 7
 NOTICED: Final = 0.2
 
 
 def figures(sums: Sequence[float]) -> dict[str, Any]:
-    """Return the means of a period; ``chance`` is half the 95 % interval of the observed rate."""
+    """Return the means of a period. ``chance`` is half the 95 % interval of the observed rate."""
     n = sums[KNOWN]
     told: dict[str, Any] = {"forecasts": int(sums[ISSUED]), "known": int(n)}
     if not n:
@@ -44,11 +44,11 @@ def figures(sums: Sequence[float]) -> dict[str, Any]:
 
 
 def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[str, Any]:
-    """Return the course of a stream of probabilities as JSON has it.
+    """Return the course of a stream of probabilities as in the JSON.
 
     Windows hold whole hours or days, the present one included: ``hour`` this hour and the one before, ``day`` this hour
     and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the whole days since
-    ``from_ms``, as far as days are kept; None: since the beginning.
+    ``from_ms``, as far back as days are kept; None: since the beginning.
     """
     hour, day = now_ms // HOUR_MS, now_ms // DAY_MS
     spans = [("hour", course.hours, hour - 1), ("day", course.hours, hour - 24)]
@@ -67,7 +67,7 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
 def state(
     described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0, policy: Policy | None = None
 ) -> dict[str, Any]:
-    """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and ``todo``, the remedy.
+    """Return one of `STATES` with ``since_ms``; ``words``, which say how bad it is; and ``todo``, the remedy.
 
     ``described``: the stream, from `streams.metrics.description.describe`; warm-up, ``withheld``, alarms and segments.
     ``course``: of all partitions.
@@ -116,7 +116,7 @@ _TODO: Final = {
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
 }
-#: Words and remedy where a warm-up has ended, and no forecast that was answered after it has an outcome yet.
+#: Words and remedy while a warm-up has ended but no later forecast has an outcome yet.
 _SERVED: Final = (
     "Calibrated scores are served. None of them has an outcome yet.",
     "Nothing: their outcomes will show whether they are right.",
@@ -129,12 +129,12 @@ def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _after(course: Course, until_ms: int | None) -> list[int]:
-    """Return the days after the warm-up; the day on which it ended only if there is no other."""
+    """Return the days after the warm-up. The day on which it ended counts only if there is no other."""
     return [at for at in sorted(course.days) if at * DAY_MS >= (until_ms or 0)] or sorted(course.days)[-1:]
 
 
 def _week_off(course: Course, days: Sequence[int]) -> bool:
-    """Whether served scores since any day of the last week are off by more than chance, and enough to matter."""
+    """Whether served scores are off, from some day of the last week on, by more than chance and by enough to matter."""
     tails = [_sum(course.days[at] for at in days if at >= first) for first in days if first > days[-1] - WEEK]
     return any(
         abs(_deviations(sums)) > FAR + 1.0 and abs(sums[SERVED] - sums[ONES]) > NOTICED * max(sums[ONES], 1.0)
@@ -145,7 +145,7 @@ def _week_off(course: Course, days: Sequence[int]) -> bool:
 def _off(
     described: Mapping[str, Any], scored: Sequence[Mapping[str, Any]], course: Course, days: Sequence[int]
 ) -> tuple[int | None, str] | None:
-    """Return since when the stream or a segment is off, and by how much; None if nothing is."""
+    """Return since when the stream or a segment is off, and by how much; None if none is."""
     sounds = [each for each in scored if each["calibrated"]["alarm"]["recent_sounds"]]
     if found := sounds or scored[: _week_off(course, days)]:
         return _by(found[0], course, days)
@@ -182,7 +182,7 @@ def _by(scored: Mapping[str, Any], course: Course, days: Sequence[int]) -> tuple
 def right_since(course: Course, until_ms: int | None) -> int | None:
     """Return since when the mean served score equals the observed rate, apart from chance, after the warm-up.
 
-    No day since then is `FAR` off, and all of them together are within the 95 % interval.
+    No day since then is `FAR` off, and all these days together are within the 95 % interval.
     """
     wrong = [at for at, sums in course.days.items() if abs(_deviations(sums)) > FAR]
     days = [at for at in _after(course, until_ms) if at > max(wrong, default=-1)]
@@ -201,8 +201,9 @@ def _deviations(sums: Sequence[float]) -> float:
 def _patience(course: Course, until_ms: int, policy: Policy | None) -> float:
     """Return the number of days without a label after which labels have stopped.
 
-    After a warm-up nothing counts until labels of later forecasts come. That time is not a gap. The first label may be
-    as late as forecasts mature. Labels that silence implies show nothing: frauds may be rarer than one a week.
+    After a warm-up nothing counts until labels of later forecasts come. That time is not a gap. The first label may
+    take as long as forecasts take to mature. Labels that silence implies prove nothing: frauds may be rarer than
+    one a week.
     """
     silence = None if policy is None else policy.silence
     least = UNLABELLED_DAYS if policy is None or course.label_ms else max(UNLABELLED_DAYS, policy.matures_ms / DAY_MS)

@@ -20,7 +20,7 @@ from streams.metrics.weights import SERIES as WEIGHTED_SERIES
 
 #: Place of a stream's challengers.
 _SHADOWS: Final = f"shadows/[calibrator:challenger.calibrator, config:challenger.config; {MOST_CHALLENGERS}]"
-#: In the order of the reference.
+#: The metrics, in the order of the reference.
 STREAMS: Final[tuple[Metric, ...]] = (
     counter(
         "answered_forecasts{stream}",
@@ -75,7 +75,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "two_bin_gain",
         "probabilities/calibrated/two_bin_gain/{end; 3}",
-        "two_bin_error of raw less that of what was served: value, low and high end of its 95 % interval",
+        "two_bin_error of raw minus that of what was served: value, low and high end of its 95 % interval",
         "chance does not move it one way; low above 0: served is better calibrated; high below 0: worse",
     ),
     of_figure(
@@ -120,7 +120,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "alarm_log10",
         "scored/{kind}/alarm/log10",
         "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
-        "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
+        "3 or more says broken, wrongly for one stream in a thousand; raw: the model is off, which calibration "
         "mends; calibrated: see worst_window_ece or _error, and whether ones are reported before zeros",
     ),
     shown(
@@ -128,7 +128,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "scored/{kind=calibrated}/alarm/recent_log10",
         f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one; "
         f"windows of classes and numbers have {vector_history.WINDOW}",
-        "3 or more says broken now, in error once in five million events; it falls when the trouble ends",
+        "3 or more says broken now, wrongly once in five million events; it falls when the trouble ends",
     ),
     of_figure("brier", "Mean squared error, over the life of the state"),
     of_figure("log_loss", "Mean log loss, nats, over the life of the state"),
@@ -177,9 +177,9 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "reported_outcomes",
         "ages/outcomes/{label=0|1}/n",
-        "Events whose first outcome was reported with this label, since the state began; what silence says is not "
-        "counted, numbers are under label 0, and of classes the first two are shown",
-        "it stands still when a feed of labels stops, or sends another label only; see TrueupLabelsSilent",
+        "Events whose first outcome was reported with this label, since the state began; labels from silence "
+        "are not counted; numbers count under label 0; of classes the first two are shown",
+        "it stops rising when a feed of labels stops, or sends only other labels; see TrueupLabelsSilent",
     ),
     shown(
         "outcome_age_seconds",
@@ -261,8 +261,8 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "segment_bias",
         f"segments/worst/[segment, value; {SERIES}]/off/mean",
-        "Mean served forecast less the share of events that happened in these segments; of classes the likeliest "
-        "one's, of numbers the level that is most off less its coverage",
+        "Mean served forecast minus the share of events that happened in these segments; for classes that of the "
+        "likeliest one, for numbers the worst level minus its coverage",
     ),
     shown(
         "segments_silent",
@@ -275,7 +275,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "segments/recently_off",
         "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
         "of coverage",
-        "in error once in five million events, however many segments there are; it falls when the trouble ends",
+        "wrongly once in five million events, however many segments there are; it falls when the trouble ends",
     ),
     shown(
         "segment_alarm_recent_log10",
@@ -287,8 +287,8 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "segment_recent_bias",
         f"segments/recent/[segment, value; {SERIES}]/off/mean",
-        "Mean served forecast less the share of events that happened in these segments, over the windows with the "
-        "most evidence; of the class with most evidence, or of its level less its coverage",
+        "Mean served forecast minus the share of events that happened in these segments, over the windows with the "
+        "most evidence; for the class with most evidence, or its level minus its coverage",
     ),
     shown(
         "model_version_forecasts",
@@ -298,13 +298,13 @@ STREAMS: Final[tuple[Metric, ...]] = (
     shown(
         "model_version_bias",
         f"versions/[model_version:version; {MODELS}]/bias/{{kind}}",
-        "Mean forecast less the share of events that happened, of the outcomes of each of these versions",
+        "Mean forecast minus the share of events that happened, over the outcomes of each of these versions",
         "streams show and the status page have outcomes, and the line by which the version began",
     ),
     shown(
         "model_version_gain",
         f"versions/[model_version:version; {MODELS}]/log_loss_gain",
-        "Mean log loss of the raw scores of each of these versions less that of what was served, nats",
+        "Mean log loss of the raw scores of each of these versions minus that of what was served, nats",
         "below 0 raw scores were better",
     ),
     shown(
@@ -349,12 +349,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "weighted_forecasts",
         "weighted/{kind}/expected",
         "Weight that was expected to happen, of the events with a label, by raw and by served forecasts",
-        "far from weighted_outcomes while the scores are right: what weighs most is scored otherwise than the "
-        "rest; give the stream segments by weight",
+        "far from weighted_outcomes while the scores are right: what weighs most is scored differently from "
+        "the rest; give the stream segments by weight",
     ),
     shown(
         "segment_weighted_off",
         f"weighted/segments/[segment, value; {WEIGHTED_SERIES}]/off",
-        "Weight that was expected by what was served less weight that happened, in the segments where it is most",
+        "Weight that was expected by what was served minus weight that happened, in the segments where it is most",
     ),
 )

@@ -16,7 +16,7 @@ from streams.metrics import windows
 from streams.metrics.figures import by_name, figures, of_figure, or_none
 from streams.metrics.metric import shown
 
-#: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
+#: Metrics that only streams of classes and numbers have. They lack many that streams of probabilities have.
 OF_VECTORS: Final = (
     shown(
         "resolved_vectors",
@@ -72,14 +72,14 @@ OF_VECTORS: Final = (
     ),
 )
 
-#: Words for the probabilities that the scores of classes are about.
+#: Words for the probabilities that class scores are about.
 NORMALISED: Final = "The log loss of classes is of normalised, all their other scores are of probs as served."
 
 
 def describe(found: Mapping[int, VectorHistory], since_ms: int | None = None) -> dict[str, Any]:
     """Return the scores of forecasts of classes, or of numbers, under one configuration.
 
-    ``found``: by partition, at least one; ``since_ms`` as `windows.alarm` has it.
+    ``found``: histories by partition, at least one; ``since_ms``: as in `windows.alarm`.
     """
     alike = vector_history.alike(found.values())
     held = {partition: each for partition, each in found.items() if each in alike}
@@ -98,7 +98,7 @@ def describe(found: Mapping[int, VectorHistory], since_ms: int | None = None) ->
 
 
 def _recent(found: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the errors of the last windows, each of all partitions together, the latest first."""
+    """Return the errors of the last windows, each over all partitions together, the latest first."""
     return [
         {"n": total.n, "noise": total.noise("calibrated")} | {kind: total.error(kind) for kind in KINDS}
         for total in (reduce(add, filter(None, tallies)) for tallies in zip_longest(*found))
@@ -106,14 +106,14 @@ def _recent(found: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def differences(scores: VectorScores) -> dict[str, Difference]:
-    """Return for each loss the mean difference of served and raw; below 0 the served forecasts were better."""
+    """Return the mean difference of served and raw for each loss. Below 0, the served forecasts were better."""
     if isinstance(scores, ClassScores):
         return {loss: scores.difference(loss) for loss in LOSSES}
     return {"pinball": scores.difference()}
 
 
 def _lists(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
-    """Return the scores of all events that are more than one number; classes have none."""
+    """Return the scores over all events that are more than one number. Classes have none."""
     if isinstance(scores, ClassScores):
         return {}
     return {

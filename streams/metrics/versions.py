@@ -12,7 +12,7 @@ from state.served import Served
 from state.versions import Versions
 from streams.metrics.rows import StateRows
 
-#: Versions of a stream that have series.
+#: The most versions of a stream that have series.
 SERIES: Final = 4
 
 
@@ -21,13 +21,13 @@ Part = tuple[Versions, Mapping[str, Held]]
 
 
 def held(served: Served) -> Held:
-    """Return the shown figures of a version's calibrator."""
+    """Return the figures of a version's calibrator that are shown."""
     carried = cast("CarriedOver", served.calibrator)
     return Held(carried.line.slope, carried.line.offset, carried.line.seen, carried.learnt)
 
 
 def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:
-    """Return the versions of a stream by partition; empty if one calibrator has all forecasts."""
+    """Return the versions of a stream by partition; empty if all versions share one calibrator."""
     if policy is not None and not policy.model_version:
         return []
     served = found.of(kinds.CALIBRATOR, stream)
@@ -40,7 +40,7 @@ def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:
 
 
 def describe(found: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return each version of a stream for JSON, the newest first; means are None without outcomes.
+    """Return each version of a stream for the JSON, the newest first. Means are None without outcomes.
 
     ``slope`` and ``offset`` describe the line that was carried over, in log-odds, on the partition where the version
     had most forecasts when the line was found; None without a line.

@@ -1,8 +1,8 @@
-"""The samples of a stream: the values of its description at the place of each metric.
+"""The samples of a stream: for each metric, the value at its place in the stream's description.
 
 Figures are exported as sums where possible. The state holds the sums, so they survive restarts and move with their
 partition. Ratios of workers cannot be averaged, because errors of opposite sign would then not cancel. The recording
-rules in ``deploy/prometheus`` add the sums and divide last. A figure that they can compute is not exported.
+rules in ``deploy/prometheus`` first add the sums, then divide. A figure that they can compute is not exported.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from streams.metrics.metric import Sample
 from streams.metrics.places import steps, values
 from streams.metrics.rows import StateRows
 
-#: The metrics whose values a description has.
+#: The metrics whose values are in a description.
 SHOWN: Final = [metric for metric in CATALOGUE.values() if metric.at]
 
 

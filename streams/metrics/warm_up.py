@@ -1,4 +1,4 @@
-"""The warm-up of a stream, as JSON and in words: raw scores are served, and their outcomes count apart."""
+"""The warm-up of a stream, as JSON and in words. In it, raw scores are served, and their outcomes are counted apart."""
 
 import math
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ from streams.metrics.rows import serving as serving_now
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Describe a stream's warm-up; None if no calibrator serves the stream.
 
-    Returns a dict. ``partitions``: of ``of`` partitions, so many are still in the warm-up; ``learnt``: outcomes that
-    all have learnt. ``until_ms``: event time at which the last of the others left it, None if none has; ``since``:
-    outcomes of later forecasts. ``resolved``: forecasts of the warm-up with an outcome; ``raw``: their mean raw
-    probability; ``observed``: what happened (for classes and numbers see `state.scoring.warm_up.WarmUp`).
-    ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts: ``unknown`` (no outcome is known),
-    ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one), ``unsupported``
-    (outcomes have not supported another answer yet), None once no partition is in it.
+    Returns a dict. ``partitions``: how many of ``of`` partitions are still in the warm-up; ``learnt``: outcomes that
+    all of them have learnt. ``until_ms``: event time at which the last of the others left it, None if none has;
+    ``since``: outcomes of later forecasts. ``resolved``: forecasts of the warm-up with an outcome; ``raw``: their mean
+    raw probability; ``observed``: what happened (for classes and numbers see `state.scoring.warm_up.WarmUp`).
+    ``alarm_log10``: the evidence that these raw forecasts are off. ``why``: why it lasts: ``unknown`` (no outcome is
+    known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one),
+    ``unsupported`` (outcomes have not supported another answer yet), None once no partition is in it.
     """
     present = serving_now(found, stream, policy)
     held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # The calibrator that was warm first comes last, and so it is kept: later versions begin with its map.
+    # The calibrator that left its warm-up first comes last and so is kept: later versions begin with its map.
     held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
     serving: dict[int, Served] = {n: each for (n, _), each in held}
     of_vectors = found.of(kinds.VECTORS, stream).items()
@@ -82,17 +82,17 @@ WHY: Final = {
     ),
     "few": (
         "Raw scores are served: too few labels have come to say whether most forecasts get one.",
-        "Nothing: it takes some more labels.",
+        "Nothing: a few more labels are needed.",
     ),
     "unsupported": (
-        "Raw scores were served so far: others are served once the labels support them.",
+        "Raw scores were served so far: others are served when the labels support them.",
         "Nothing: the next forecasts are answered by what the labels support.",
     ),
 }
 
 
 def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
-    """Return in plain words what was served when; empty without a warm-up worth mentioning.
+    """Return in plain words what was served when; empty if there was no warm-up worth mentioning.
 
     ``warm_up``: as `of_rows` returns it.
     ``since``: scores of probabilities after the warm-up.

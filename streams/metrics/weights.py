@@ -1,4 +1,4 @@
-"""Expected and observed sums by weight: as JSON, as samples, and as rows of tables."""
+"""Expected and observed sums by weight, as JSON, as samples, and as rows of tables."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -13,10 +13,10 @@ from state.segments import Segment
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.rows import StateRows, summed
 
-#: Most segments that are described, those most off; and most that have series.
+#: The most segments that are described (the most off), and the most that have series.
 SEGMENTS: Final = 20
 SERIES: Final = 5
-#: Heads of a table's columns, and its figures.
+#: Headings of a table's columns, and its figures.
 HEAD: Final = ("events", "as good as", "weight", "came true", "model", "served", "off by", "95 %")
 CAPTION: Final = (
     "Sums over all events with a label, the warm-up included. As good as: so many events of one weight would say as "
@@ -26,7 +26,7 @@ CAPTION: Final = (
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return a stream's weighted sums; nothing without weights or events."""
+    """Return a stream's weighted sums; empty without weights or events."""
     if policy is None or not policy.weighed:
         return {}
     slots = ((n, (layout, slot), each) for (n, layout, slot), each in found.of(kinds.WEIGHTED, stream).items())
@@ -74,7 +74,7 @@ def title(described: Mapping[str, Any]) -> str:
 
 
 def rows(described: Mapping[str, Any]) -> list[list[str]]:
-    """Return a row of texts for the whole and for each segment, as `HEAD` names its columns."""
+    """Return the rows of texts for the whole stream and for each segment, in the columns of `HEAD`."""
     places = [("all", described), *((f"{of['segment']} = {of['value']}", of) for of in described["segments"])]
     return [[place, *_row(of)] for place, of in places]
 
@@ -106,7 +106,7 @@ def by_band(described: Mapping[str, Any]) -> list[list[str]]:
 
 
 def amount(value: float, sign: str = "") -> str:
-    """Return a sum of weights so that people can read it: four digits, and M for millions."""
+    """Return a sum of weights for people: four digits, and M for millions."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 10.0 * unit:
             return f"{value / unit:{sign},.4g}{letter}"

@@ -1,4 +1,4 @@
-"""Windows and alarms of a stream as JSON has them, whatever its forecasts are."""
+"""Windows and alarms of a stream as in the JSON, for any kind of forecast."""
 
 import math
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from state.scoring.windows import Alarmed, Window, Windows, last, log_alarm, log
 def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None = None) -> dict[str, Any]:
     """Return the evidence against calibration, over the whole life and the last windows, and whether it is enough.
 
-    ``found``: histories of partitions, at least one; ``since_ms``: time since which they count, if not over the whole
-    life.
+    ``found``: histories of partitions, at least one; ``since_ms``: the time from which they count, if not over the
+    whole life.
     """
     several, level = list(found.values()), -math.log10(ALPHA)
     log10, recent = (log(several, kind) / math.log(10.0) for log in (log_alarm, log_recent))
@@ -31,10 +31,10 @@ def describe(
     error: str,
     noise: str,
 ) -> tuple[dict[str, Any], Any, Window | None]:
-    """Return the last window of all partitions, and the worst of any; nothing before one is complete.
+    """Return the last window of all partitions and the worst window of any; empty before one is complete.
 
-    ``partition`` and ``window`` identify the worst window. ``error, noise``: names of these figures. Returns beside
-    them the sums of the last window and the worst window; None before one is complete.
+    ``partition`` and ``window`` identify the worst window. ``error, noise``: names of these figures. It also returns
+    the sums of the last window, and the worst window; None before one is complete.
     """
     newest, off = last(found.values()), worst(found.values(), kind)
     if newest is None or off is None:

@@ -1,4 +1,4 @@
-"""The metrics of a worker: what becomes of records, then of its partitions, its state and its copies."""
+"""The metrics of a worker: of what happens to records, then of its partitions, its state and its copies."""
 
 from typing import Final
 
@@ -75,7 +75,7 @@ RECORDS: Final[tuple[Metric, ...]] = (
     ),
     counter(
         "unlike_outputs",
-        "Records in the output topics that are not what their inputs bring about when applied again after a crash",
+        "Records in the output topics that differ from what their inputs give when applied again after a crash",
         "above 0: machines of one group compute differently; audit the partition",
     ),
     histogram(
@@ -123,7 +123,7 @@ WORKER: Final[tuple[Metric, ...]] = (
     ),
     gauge(
         "lag_records{topic, partition}",
-        "Records appended and not yet applied",
+        "Records appended but not yet applied",
         "if it grows, add partitions and workers",
     ),
     gauge(
@@ -136,7 +136,7 @@ WORKER: Final[tuple[Metric, ...]] = (
         "How long the same open transaction has held back what is behind it; absent while none is open",
         "the log and the page name its producer and the command that ends it; see TrueupTransactionHanging",
     ),
-    gauge("buffered_records{topic, partition}", "Records fetched and not yet applied"),
+    gauge("buffered_records{topic, partition}", "Records fetched but not yet applied"),
     gauge("buffered_bytes{topic, partition}", "Bytes of their keys and values"),
     gauge(
         "fetch_paused{topic, partition}",
@@ -170,7 +170,7 @@ WORKER: Final[tuple[Metric, ...]] = (
     gauge("standby_partitions", "Copies of other workers' partitions that are kept here"),
     gauge(
         "standby_missing_partitions",
-        "Copies that are to be kept here and are not",
+        "Copies that should be kept here but are not",
         "if it stays above 0, the disk has no room for them: read the log, and enlarge it",
     ),
     gauge(
@@ -199,19 +199,18 @@ WORKER: Final[tuple[Metric, ...]] = (
     counter("written_maps", "Maps written to TRUEUP_MAPS and acknowledged"),
     counter(
         "map_failures",
-        "Looks at which maps could not be written; it is tried again at the next",
+        "Looks that could not write the maps; the next look tries again",
         "the log says why; the worker itself does not depend on it",
     ),
     gauge(
         "maps_age_seconds",
-        "Since all maps were last as the state is; absent without TRUEUP_MAPS",
+        "Time since all maps were last up to date; absent without TRUEUP_MAPS",
         "from the max_age of their reader on, services decide by raw scores: read the log, ask the brokers",
     ),
     gauge(
         "registry_waiting_seconds",
-        "How long the schema registry has been waited for; 0 if it is not",
-        "what needs a schema stands still: see that the registry runs and lets the worker in; the log says what it "
-        "answers",
+        "How long the process has waited for the schema registry; 0 if it does not",
+        "what needs a schema waits: check that the registry runs and lets the worker in; the log has its answer",
     ),
     gauge("ready", "1 when partitions are assigned, restored, folded again and served, and no schema is waited for"),
     gauge("build_info{version}", "Always 1"),

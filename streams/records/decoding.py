@@ -1,7 +1,7 @@
 """Decoding of the input topics: bytes to events.
 
-Decoding never raises because of a record's contents. A record that cannot be used becomes `Rejected` with a reason from
-`REASONS`, and goes whole to the dead letters.
+Decoding never raises because of a record's contents. A record that cannot be used becomes `Rejected`, with a reason
+from `REASONS`. The whole record goes to the dead letters.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,10 +79,10 @@ REASONS: Final = {
 #: Longest Kafka key, as a multiple of the longest id.
 KEY_IDS: Final = 8
 
-#: Fields of a forecast that have a meaning of their own. A stream may name one of them as its entity, too.
+#: Fields of a forecast with a meaning of their own. A stream may still name one of them as its entity.
 OWN: Final = frozenset({"event_id", "scope", "stream", *ALTERNATIVES, "ts", "carried", "origin"})
 
-#: A record of which nothing could be read.
+#: A record in which nothing could be read.
 _NOTHING: Final[dict[str, Any]] = {}
 
 _loads: Final = orjson.loads
@@ -91,7 +91,8 @@ _loads: Final = orjson.loads
 class Decoder:
     """Turns the values of the two input topics into events.
 
-    ``direct``: sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
+    ``direct``: sources that are one of the two topics; their records are mapped first. None: all records have trueup's
+    own form.
     ``carry_headers``: names of headers that are carried from forecasts to answers, where no source maps them.
     """
 
@@ -103,24 +104,24 @@ class Decoder:
         self._key_bytes = KEY_IDS * limits.id_bytes
         self._id_bytes = limits.id_bytes
         self._ahead_ms = limits.ahead_ms
-        #: Policies of valid stream names: most records name a known stream.
+        #: Policies of valid stream names, as a cache: most records name a known stream.
         self._known: dict[str, Policy] = {}
         #: Schemas that the registry has returned.
         self.schemas = Schemas() if direct is None else Schemas(direct.registry)
         self._mappings = (None, None) if direct is None else direct.mappings(self.schemas)
         mapping = self._mappings[FORECASTS]
-        #: Carriers of headers: for records of trueup's producers, and for those of intake.
+        #: Carriers of headers: one for records of trueup's producers, one for those of intake.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
-        #: Decodes most records at a fraction of the cost, where this is compiled and no source maps them.
+        #: Decodes most records much faster, where this is compiled and no source maps them.
         self.plain: PlainDecoder | None = None
         if COMPILED and direct is None:
             self.plain = PlainDecoder(limits, self._carrier, self._of_intake, self._key_bytes)
         self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
-        #: For forecasts and outcomes: the number of records with a time far off, and the last such time with its Kafka
-        #: timestamp, ms. These records are used all the same, because they may be old history.
+        #: For forecasts and outcomes: how many records have a time that is far off, and the last such time with its
+        #: Kafka timestamp, ms. These records are used nevertheless, because they may be old history.
         self.far_off = [0, 0]
         self.far_off_last = [(0, 0), (0, 0)]
-        #: Whether `load` has to be awaited before records are decoded.
+        #: Whether `load` has to be awaited before records can be decoded.
         self.asks_registry = direct is not None and direct.asks_registry
 
     async def load(self, records: Iterable[tuple[int, Any]]) -> None:
@@ -156,7 +157,7 @@ class Decoder:
     def forecast(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
     ) -> Forecast | Rejected | Passed:
-        """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
+        """Decode one record of ``forecasts``. ``timestamp`` is the Kafka timestamp, ms."""
         if self.plain is not None and (made := self.plain.forecast(offset, key, value, timestamp, headers)) is not None:
             return made
         policy: Policy | None = None
@@ -205,7 +206,7 @@ class Decoder:
     def outcome(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
     ) -> Outcome | Rejected | Passed:
-        """Decode one record of ``outcomes``; ``timestamp`` is the Kafka timestamp, ms."""
+        """Decode one record of ``outcomes``. ``timestamp`` is the Kafka timestamp, ms."""
         if self.plain is not None and (made := self.plain.outcome(offset, key, value, timestamp, headers)) is not None:
             return made
         try:
@@ -273,7 +274,7 @@ class Decoder:
     def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
         """Return what is carried from a forecast to its answer."""
         found = record.get("carried", _NOTHING)
-        if type(found) is Carried or self._mappings[FORECASTS] is not None:  # a mapping has chosen already
+        if type(found) is Carried or self._mappings[FORECASTS] is not None:  # the mapping has already chosen
             return found if type(found) is Carried else None
         carrier = self._of_intake if "origin" in record else self._carrier
         if type(found) is not dict:
@@ -284,10 +285,10 @@ class Decoder:
     def left(
         self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()
     ) -> Forecast | None:
-        """Return the readable part of a dead forecast; None if it is too little for an answer.
+        """Return the readable part of a dead forecast; None if it is not enough for an answer.
 
-        An answer needs the event and the forecast itself. An unreadable stream is empty, and an unreadable time is the
-        Kafka timestamp.
+        An answer needs the event and the forecast itself. An unreadable stream becomes empty, and an unreadable time
+        becomes the Kafka timestamp.
         """
         try:
             event_id = self._event(record)
@@ -332,7 +333,7 @@ class Decoder:
         return self._text(at(record, path, "model_version"), "model_version")
 
     def _text(self, found: object, field: str) -> str:
-        """Return a name, or a whole number as one."""
+        """Return a text that is a name; an integer becomes one."""
         return self._named(str(found) if type(found) is int else found, field)
 
     def _event(self, record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Outputs as records to produce; runs once an event, and is compiled."""
+"""Makes records from outputs. It runs once an event, and is compiled."""
 
 from collections.abc import Iterable
 from typing import Final, cast
@@ -11,17 +11,17 @@ from streams.records.output_json import encode_calibrated, encode_letter, encode
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
-#: No headers; never changed.
+#: No headers. This list never changes.
 NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
 def headers_of(carried: Carried | None) -> list[tuple[str, bytes | None]]:
-    """Return the headers that go on to an output."""
+    """Return the headers that are copied to an output."""
     return NO_HEADERS if carried is None else list(carried.headers)
 
 
 def letter(record: Rejected, topic: str, partition: int, limits: Limits) -> EncodedRecord:
-    """Return a dead letter: its key is its input's, unless the letter withholds it or it is too long."""
+    """Return a dead letter. Its key is its input's, unless the letter withholds that key or it is too long."""
     key = record.key
     if key is not None and (record.withheld or len(key) > limits.letter_bytes):
         key = None
@@ -46,7 +46,7 @@ def raw_answer(
 
 
 def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
-    """Return the records of outputs by the label of their topic, in their order and the format of the settings.
+    """Return the records of outputs, by their topic's label, in order and in the format of the settings.
 
     Dead letters are always JSON: people read them when something is wrong, and they hold records of all kinds.
     """

@@ -1,4 +1,4 @@
-"""Fields of records: the parts of a forecast, each checked, or `Unusable` with the reason."""
+"""Fields of records: reads and checks the parts of a forecast, or raises `Unusable` with the reason."""
 
 from functools import lru_cache
 from typing import Any, Final
@@ -11,20 +11,20 @@ from state.segments import usable
 from streams.sources.references import steps
 
 _steps: Final = lru_cache(maxsize=1024)(steps)
-#: The kinds of forecast, by the field of a record that holds them.
+#: The kinds of forecast, by the record's field that holds them.
 ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
-#: Rounding error of a sum of a few numbers that should be 1: 16 units in the last place.
+#: Rounding error of a sum of a few numbers whose true sum is 1: 16 units in the last place.
 _ROUNDING: Final = 2.0**-48
 
 
 class Unusable(Exception):  # noqa: N818 - not an error of the program
-    """A record cannot be used; ``args``: the reason, and the readable part of the record, if any."""
+    """A record cannot be used. ``args``: the reason, and the readable part of the record, if there is one."""
 
 
 def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return the value at a path of a record, or else in the field of trueup's own form; None if neither exists."""
+    """Return the value at a path of a record, or otherwise in the field of trueup's own form; None if there is none."""
     found: Any = record if path else None
-    if path.isidentifier():  # one step, as most paths are
+    if path.isidentifier():  # one step, like most paths
         found = record.get(path)
     else:
         for step in _steps(path) if path else ():
@@ -33,7 +33,7 @@ def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
-    """Return a forecast's weight and chance of a label; 1 if the stream has none."""
+    """Return a forecast's weight and its chance of a label; 1 for what the stream does not have."""
     weight: Any = 1.0
     chance: Any = policy.label_rate or 1.0
     if policy.weight:
@@ -64,7 +64,7 @@ def read_distribution(record: dict[str, Any], policy: Policy) -> forecasts.Forec
 
 
 def read_forecast(given: Any, kind: str, classes: int | None) -> forecasts.ForecastValue:  # noqa: ANN401 - whatever stands there
-    """Return a forecast of a kind; of ``classes`` classes, if that is given."""
+    """Return a forecast of a kind. If ``classes`` is given, it must have so many classes."""
     try:
         if kind == "probs":
             values = _numbers(given)
@@ -81,14 +81,14 @@ def read_forecast(given: Any, kind: str, classes: int | None) -> forecasts.Forec
 
 
 def rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
-    """Return a probability; if rounding put it slightly beyond 0 or 1, it becomes 0 or 1."""
+    """Return a probability. If rounding put it slightly outside [0, 1], it becomes 0 or 1."""
     if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
         return min(1.0, max(0.0, float(p)))
     raise Unusable(reason)
 
 
 def _numbers(given: object) -> tuple[float, ...]:
-    """Return a list of numbers as floats; TypeError if it is none."""
+    """Return a list of numbers as floats; TypeError if it is not a list of numbers."""
     if not isinstance(given, list | tuple) or not all(type(one) is float or type(one) is int for one in given):
         raise TypeError("must be a list of numbers")
     return tuple(map(float, given))
@@ -108,7 +108,7 @@ def read_features(x: object, policy: Policy) -> tuple[float, ...]:
 
 
 def read_segments(given: object, policy: Policy) -> tuple[str, ...]:
-    """Return the values of the policy's segments in order; empty text for one without a usable value."""
+    """Return the values of the policy's segments in order; empty text for each without a usable value."""
     found: dict[str, Any] = given if type(given) is dict else {}
     given_values = [found.get(name) for name in policy.segments]
     values = [value if usable(value) else "" for value in given_values]

@@ -1,4 +1,4 @@
-"""Intake's records made from source records, and their topics; runs once a source record, and is compiled."""
+"""Makes intake's records, with their topics, from source records. It runs once a source record, and is compiled."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,7 @@ from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
-#: The records made of a source record, each with the label of its topic: a forecast and its route, which is sent after
-#: it; or a label.
+#: The records made from a source record, each with the label of its topic: a forecast and then its route, or a label.
 Canonical = tuple[tuple[str, EncodedRecord], ...]
 
 
@@ -40,8 +39,8 @@ class Reader:
     The worker's own decoder reads each record, so only records that the worker accepts are sent.
 
     ``read``: the mapping of the source.
-    ``policies, limits``: as the worker's.
-    ``carry_headers``: names of headers that go on from labels; for forecasts the mapping names them.
+    ``policies, limits``: those of the worker.
+    ``carry_headers``: names of headers that are copied from labels; for forecasts the mapping names them.
     """
 
     def __init__(
@@ -66,16 +65,16 @@ class Reader:
 
     @property
     def far_off(self) -> int:
-        """Number of records with a time far off; see `Decoder.far_off`."""
+        """How many records have a time that is far off; see `Decoder.far_off`."""
         return self._decoder.far_off[self._topic]
 
     @property
     def far_off_said(self) -> str:
-        """The remedy for the time of the last such record."""
+        """The remedy for the last record whose time was far off."""
         return far_off.said(*self._decoder.far_off_last[self._topic], self._mapping.source)
 
     def canonical(self, record: Any, topic: str, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
-        """Return what a source record becomes; None if it is passed over.
+        """Return what a source record becomes; None if it is skipped.
 
         ``record``: as aiokafka reads it: offset, Kafka timestamp (ms), key, value and headers.
         ``topic, origin``: the place of the record.
@@ -114,7 +113,7 @@ class Reader:
     def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         try:
             value = encode_forecast(fields, origin)
-        except TypeError:  # JSON cannot hold the value
+        except TypeError:  # the value cannot be written as JSON
             return "not_json"
         event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
@@ -152,9 +151,9 @@ Records = defaultdict[tuple[str, int], list[EncodedRecord]]
 
 @dataclass(eq=False)
 class Making:
-    """The records that are made of source records."""
+    """The records that are made from source records."""
 
-    #: Records to send first, and those to send when the first are acknowledged.
+    #: Records to send first, and records to send when the first are acknowledged.
     first: Records = field(default_factory=lambda: defaultdict(list))
     then: Records = field(default_factory=lambda: defaultdict(list))
     #: Next offset of each source partition.
@@ -168,15 +167,15 @@ class Making:
 
 
 class Maker:
-    """Makes intake's records from source records. It is pure: schemas that records name must be loaded before."""
+    """Makes intake's records from source records. It is pure, so schemas that records name must be loaded before."""
 
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
         #: Schemas that the registry has returned.
         self.schemas = Schemas(settings.registry)
-        #: Readers by source topic, in order. For each role the first one whose condition holds is used.
+        #: Readers by source topic, in order. For each role, the first reader whose condition holds is used.
         self.readers: dict[str, list[Reader]] = defaultdict(list)
-        #: Readers whose records name schemas of a registry.
+        #: Readers whose records name schemas in a registry.
         self.asking: dict[str, list[Reader]] = defaultdict(list)
         for mode in settings.modes:
             if not mode.direct:
@@ -185,7 +184,7 @@ class Maker:
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self.asking[mode.topic].append(reader)
-        #: Names of the topics to send to, by their labels.
+        #: Names of the topics to send to, by label.
         self.topics: dict[str, str] = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -199,18 +198,18 @@ class Maker:
         self.widths: dict[str, int] = {}
         #: Ids of the source topics.
         self.ids: dict[str, str] = {}
-        #: Encodes raw answers; None: they are plain JSON.
+        #: Encodes raw answers; None if they are plain JSON.
         self.values: AvroValues | None = None
         #: Readers of a partition, each with the partition's name in its records.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
-        """Take the numbers of partitions and the ids; see the class."""
+        """Take the numbers of partitions and the ids of topics; see the class."""
         self.widths, self.ids = widths, ids
         self._places = {}
 
     def lacking(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> dict[SchemaId, str]:
-        """Return the schemas that records name and that are not loaded, each with a source that names it.
+        """Return the schemas that records name but that are not loaded, each with a source that names it.
 
         Raises PoisonError if a record cannot be read at all.
         """
@@ -248,8 +247,8 @@ class Maker:
                 if made is None:
                     fates[reader.name, "passed", ""] += 1
                     continue
-                # A topic has sources of at most two roles. Once a source of a role has read a record, no other of that
-                # role does.
+                # A topic has sources of at most two roles. Once a source has read a record, no other source of its role
+                # reads it.
                 if isinstance(made, Rejected):
                     fates[reader.name, "dead", made.reason] += 1
                     self.reject(making, tp, made)
@@ -273,13 +272,13 @@ class Maker:
             to[topic, hashes[i] % self.widths[topic]].append(record)
 
     def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
-        """Add a dead letter, and its raw answer if it is to have one; workers never see its forecast."""
+        """Add a dead letter, and its raw answer if it should have one. Workers never see its forecast."""
         to = "dead-letters", tp.partition % self.widths["dead-letters"]
         making.first[to].append(letter(rejected, tp.topic, tp.partition, self._limits))
         making.rejected.append((tp, rejected.offset, rejected.reason))
         if rejected.forecast is not None:
             key, value, _, headers = raw_answer(rejected, rejected.forecast, tp.topic, tp.partition, self.values)
             partition = partitioner.partition(key or b"", self.widths["calibrated"])
-            # Without a time of its own: the error may be in the record's.
+            # It has no time of its own, because the record's time may be wrong.
             making.first["calibrated", partition].append((key, value, None, headers))
             making.raw_answers += 1

@@ -1,4 +1,4 @@
-"""The records of the topic of maps: the map that a partition serves for a stream now, and signs of life of its worker.
+"""Records in the topic of maps: the map that a partition now serves for a stream, and signs of life of its worker.
 
 The key is the stream, or `ALIVE` for a sign of life. A map is JSON with these fields:
 
@@ -10,15 +10,15 @@ The key is the stream, or `ALIVE` for a sign of life. A map is JSON with these f
 ``claim``
     Offset of the worker's claim in the changelog; a later worker has a larger one.
 ``calibrator``, ``config``, ``version``
-    As on ``calibrated``; the last is the number of outcomes learnt.
+    As in ``calibrated``; ``version`` is the number of outcomes learnt.
 ``at``, ``stream_time``
-    The worker's clock when it was made, and the newest event time by then, ms since 1970.
+    The worker's clock when the map was made, and the newest event time by then, ms since 1970.
 ``certificate``
     Kind of forecast, events, and bound on the distance to calibration of what was served so far; null before the first.
 ``stages``
     What turns a raw forecast into what is served, in order: tables, ``{"x": …, "y": …}``, and corrections by segment.
 ``why``
-    In the place of ``stages``: why there is no map.
+    In place of ``stages``: why there is no map.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _KIND: Final = "calibrated"
 
 @dataclass(frozen=True)
 class MapHead:
-    """The head of a map's record: its fields beside the map."""
+    """The head of a map's record: all fields except the map."""
 
     stream: str
     partition: int
@@ -57,7 +57,7 @@ def encode_map(place: MapHead, policy: Policy, served: Served, history: History 
     """Return the value of a map.
 
     ``policy``: a policy that allows a map, see `state.maps.why_not`.
-    ``history``: scores of the stream; None before the first.
+    ``history``: scores of the stream; None before the first event.
     ``names``: slots of its segments; empty without segments.
     """
     made = {"certificate": _certificate(history), "stages": _stages(policy, served, names)}
@@ -65,7 +65,7 @@ def encode_map(place: MapHead, policy: Policy, served: Served, history: History 
 
 
 def encode_none(place: MapHead, policy: Policy, why: str) -> bytes:
-    """Return the value that says why there is no map."""
+    """Return the value of the record that says why there is no map."""
     return orjson.dumps(_head(place, policy, 0) | {"why": why})
 
 

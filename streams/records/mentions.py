@@ -1,4 +1,4 @@
-"""Finds unreadable records that mention an event. Their fields are not known, only their bytes."""
+"""Finds unreadable records that mention an event. Nothing is known of their fields, only their bytes."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Final
 
 from streams.records.output_avro import varint
 
-#: A byte of a word; and a position where a word or a mark begins, not inside a word.
+#: Matches a byte of a word; and a position where a word or a mark begins, not inside a word.
 _INSIDE: Final = re.compile(rb"[\w-]")
 _WORD: Final = re.compile(rb"(?<![\w-])(?=.)", re.DOTALL)
 #: The digits of an escaped character.
@@ -17,8 +17,8 @@ _DIGITS: Final = re.compile(r"(?<=\\u)[0-9a-f]{4}")
 def mentions(texts: Iterable[str]) -> Callable[[bytes], bool]:
     """Return a function that says whether bytes hold one of some texts as a whole: ``a1`` does not stand in ``a12``.
 
-    A text is whole between two marks. In Avro and Protobuf its length stands before it, and the next field may look
-    like more of the word. So a text of exactly twice the length may be taken for it, too. In JSON a text may also be
+    A text between two marks is whole. In Avro and Protobuf, the text's length stands before it, and the next field may
+    look like more of the word. So a text of exactly twice the length may match, too. In JSON a text may also be
     escaped.
     """
     wanted = {form.encode() for each in texts for form in _forms(each)}

@@ -1,17 +1,17 @@
-"""The merge of a partition's two input topics into one order, by record time.
+"""Merges the two input topics of a partition into one order, by record time.
 
 A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns is
-part of the result. So the record with the smaller timestamp goes first, and of the same millisecond a forecast before
-an outcome. A topic with an empty buffer holds the other back until it is known to have no more. The order of a batch
-depends only on its records and on the few behind them.
+part of the result. So the record with the smaller timestamp goes first; in the same millisecond, a forecast before an
+outcome. A topic with an empty buffer holds the other back until it is known to have no more records. The order of a
+batch depends only on its records and on the few behind them.
 
-A record may be stamped ahead of its neighbours. It must not hold back its topic until the other topic has come as far:
-forecasts would be read, and expire, before their outcomes. So the first record of a topic is looked at if it is more
+A record may have a timestamp ahead of its neighbours. It must not hold back its topic until the other topic has come as
+far: forecasts would be read, and expire, before their outcomes. So the first record of a topic is checked if it is more
 than `SLACK` later than that of the other topic. If it is also more than `SLACK` later than several of the few records
-behind it, it counts with the earliest time of these (`believed`). After a quiet night the records behind it are as late
-as it is, and it counts with its own time. Nothing is remembered, so a restart anywhere finds the same order. If the
-records behind it have not come yet, it waits for its time, and a batch ends before it. So records that come later do
-not change the order of a batch.
+behind it, it is merged by the earliest time of these (`believed`). After a quiet night, the records behind it are as
+late as it is, and it is merged by its own time. Nothing is remembered, so a restart anywhere finds the same order. If
+the records behind it have not come yet, it waits for its time, and a batch ends before it. So records that come later
+do not change the order of a batch.
 
 Records that were folded since the last checkpoint come again after a crash. They are folded in the order of the journal
 (`state.journal`), before any new record.
@@ -36,11 +36,11 @@ class ReadPositions(Protocol):
     """How far the topics have been read."""
 
     def caught_up(self, tp: TP) -> bool:
-        """Whether a topic-partition has nothing more to fetch, as far as is known."""
+        """Whether a topic-partition has nothing more to fetch, as far as known."""
 
 
 class KafkaRecord(Protocol):
-    """A record of a topic, however it was read."""
+    """A record of a topic, whoever read it."""
 
     @property
     def offset(self) -> int:
@@ -69,17 +69,18 @@ Merged = tuple[int, KafkaRecord]
 #: Later than any Kafka timestamp, ms.
 NEVER: Final = 1 << 63
 
-#: Records behind a head that are looked at: of a head and these, fewer than `SEVERAL` may be far ahead.
+#: Number of records behind a head that are looked at. Of the head and these, fewer than `SEVERAL` may be far ahead.
 BEHIND: Final = 2 * (SEVERAL - 1)
 
-#: Epochs are never used twice, not even by a new buffer of the same partition.
+#: Source of epochs. They are never used twice, not even by a new buffer of the same partition.
 _EPOCHS: Final = count()
 
 
 def believed(timestamp: int, behind: Iterable[int]) -> int:
     """Return the time at which to merge a record that is more than `SLACK` later than the other topic's head.
 
-    Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; else its own.
+    Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; otherwise
+    its own.
 
     ``timestamp``: its Kafka timestamp, ms.
     ``behind``: timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.
@@ -100,19 +101,19 @@ class Batch:
 
     #: Number of the partition.
     partition: int
-    #: At least one, unless it is a tick.
+    #: The records: at least one, unless the batch is a tick.
     records: list[Merged]
     #: Next offset of each source topic-partition, to commit when all effects are acknowledged.
     ends: dict[TP, int]
-    #: Run of the buffer that the batch belongs to; batches of earlier runs have no effect any more.
+    #: The run of the buffer to which the batch belongs. Batches of earlier runs no longer have an effect.
     epoch: int
-    #: The last journal entry with records in it, if they were folded before a crash; None: they are new.
+    #: If the records were folded before a crash: the last journal entry that has some of them. None: they are new.
     again: Entry | None = None
     #: Whether it has the last record of that entry.
     ended: bool = True
     #: For a batch without records: the time to which stream time moves, ms.
     tick: int = 0
-    #: Number of the batch's turn; 0 if it goes alone.
+    #: Number of the batch's turn; 0 if it is not in a turn with others.
     turn: int = 0
 
 
@@ -126,31 +127,31 @@ class RewrittenError(ValueError):
     def __init__(self, place: TP, offset: int) -> None:
         super().__init__(
             f"{place.topic}/{place.partition} offset {offset} is not the record that was applied before: the topic was "
-            "cut, or made anew, and its offsets were given to other records. Restore the topic, or give the worker "
+            "cut, or recreated, and its offsets were given to other records. Restore the topic, or give the worker "
             "another TRUEUP_APP_ID"
         )
 
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """The buffered records of one partition. Where they are to be fetched again, a new buffer takes its place."""
+    """The buffered records of one partition. A new buffer takes its place if they have to be fetched again."""
 
     partition: int
     sources: Sequence[TP]
     epoch: int = field(default_factory=_EPOCHS.__next__)
-    #: Whether a batch is being folded, and the batches that are not acknowledged yet.
+    #: Whether a batch is being folded; and the batches that are not acknowledged yet.
     busy: bool = False
     out: deque[Batch] = field(default_factory=deque)
-    #: Entries whose records are folded again first, and how many records of the first entry were taken.
+    #: Journal entries whose records are folded again first; and how many records of the first entry were taken.
     journal: deque[Entry] = field(default_factory=deque)
     taken: int = 0
-    #: Offset and contents of each topic's last applied record, until it was read once more.
+    #: Offset and content of each topic's last applied record, until it has been read once more.
     known: list[tuple[int, Last]] = field(default_factory=lambda: [(-1, NONE), (-1, NONE)])
     buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
-    #: The topic-partition with more records needed to place its head, at most `BEHIND`; None: neither.
+    #: The topic-partition that needs more records to place its head, at most `BEHIND`; None if neither does.
     awaited: TP | None = None
 
     def begin(self, fence: Sequence[int], journal: Journal) -> None:
@@ -173,7 +174,7 @@ class PartitionBuffer:
         self.sizes[topic] += sum(map(_size, records))
 
     def queues(self) -> Iterator[tuple[TP, deque[KafkaRecord]]]:
-        """Yield what is buffered of each topic."""
+        """Yield the buffered records of each topic."""
         return zip(self.sources, self.buffers, strict=True)
 
     def take(
@@ -186,12 +187,12 @@ class PartitionBuffer:
         *,
         until: int = NEVER,
     ) -> Batch | None:
-        """Return the next batch and mark the buffer busy, or None while there is none.
+        """Return the next batch and mark the buffer busy; None if there is none.
 
-        ``limit, size``: most records, and most bytes of their keys and values; one record may be larger.
+        ``limit, size``: the most records, and the most bytes of their keys and values; a single record may be larger.
         ``reading``: how far the topics have been read.
-        ``patience``: seconds a topic that is not caught up may hold the other back.
-        ``until``: take no new record of a later time, ms.
+        ``patience``: seconds that a topic that lags behind may hold the other back.
+        ``until``: take no new record with a later time, ms.
         """
         if self.busy or len(self.out) == OUTSTANDING:
             return None
@@ -209,7 +210,7 @@ class PartitionBuffer:
 
     @property
     def behind(self) -> bool:
-        """Whether records are still to be folded again that were answered before; another thread may ask."""
+        """Whether there are still records to be folded again that were answered before; another thread may ask."""
         return bool(self.journal) or any(batch.again for batch in list(self.out))
 
     @property
@@ -219,7 +220,7 @@ class PartitionBuffer:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is buffered and nothing is on its way."""
+        """Whether nothing is buffered and nothing is in progress."""
         return self.empty and not (self.busy or self.out)
 
     def tick(self, now: int) -> Batch:
@@ -227,11 +228,11 @@ class PartitionBuffer:
         return self._made([], None, now)
 
     def _made(self, records: list[Merged], entry: Entry | None, tick: int) -> Batch:
-        """Return a batch, which counts as taken from now on."""
+        """Return a batch. It counts as taken from now on."""
         self.held_since = None
         self.busy = True
         ends: dict[TP, int] = {}
-        for topic, record in reversed(records):  # the last of each topic
+        for topic, record in reversed(records):  # last record of each topic
             if self.sources[topic] not in ends:
                 ends[self.sources[topic]] = record.offset + 1
                 if len(ends) == len(self.sources):
@@ -284,14 +285,14 @@ class PartitionBuffer:
         clock: Callable[[], float],
         until: int,
     ) -> list[Merged]:
-        """Take new records by their time."""
+        """Take new records in the order of their times."""
         self.awaited = None
         forecasts, outcomes = self.buffers
         records: list[Merged] = []
         heads = [_time(forecasts), _time(outcomes)]
         #: Believed time of each head that is far ahead; None until needed.
         ahead: list[int | None] = [None, None]
-        #: Whether a head waits only because too few records behind it are known.
+        #: Whether a head waits only because too few of the records behind it are known.
         guessed = [False, False]
         free = False
         while len(records) < limit and size > 0 and (forecasts or outcomes):
@@ -339,7 +340,7 @@ class PartitionBuffer:
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:
-    """Return the timestamp of a buffer's first record, ms; for an empty buffer one after all others."""
+    """Return the timestamp of a buffer's first record, ms. For an empty buffer it is later than all others."""
     return buffer[0].timestamp if buffer else NEVER
 
 

@@ -1,7 +1,7 @@
 """Writes outputs in Avro: the byte 0, the id of the schema, the record. It runs once an event, and is compiled.
 
 The record has the fields of the JSON record, see `datum`. Records of one probability, the usual ones, are packed here,
-because fastavro takes 25 times as long. fastavro writes all others. Tests require the same bytes of both.
+because fastavro takes 25 times as long. It writes all others. Tests require the same bytes from both.
 """
 
 import io
@@ -23,21 +23,21 @@ _THREE: Final = Struct("<BdBdBd")
 _TWO: Final = Struct("<BdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
-#: The end of a plain answer: it is calibrated, and all later fields are null; the same up to `carried`. And the end of
-#: a joined forecast.
+#: The end of a plain answer: it is calibrated, and all later fields are null. Then the same, up to `carried`. Then the
+#: end of a joined forecast.
 _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
 _UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
 _VECTORS: Final = _NULL * after("resolved", "implied")
-#: Forecasts that are not one probability: keys in JSON, and suffixes of their fields' names.
+#: For forecasts that are not one probability: keys in JSON, and suffixes of the names of their fields.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
-#: A whole label up to this size is written without a fraction in JSON.
+#: An integer label of at most this size is written without a fraction in JSON.
 _WHOLE: Final = 2.0**53
 #: The schemas as fastavro takes them, by label.
 SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for label in NAMES}
 
 
 class AvroValues:
-    """Makes values of output records, each behind the byte 0 and the id of its schema, 4 bytes big-endian.
+    """Makes values of output records, each after the byte 0 and the id of its schema (4 bytes, big-endian).
 
     ``ids``: ids of the schemas in the registry, by label of the topic.
     """
@@ -109,7 +109,7 @@ class AvroValues:
         )
 
     def of_json(self, label: str, value: bytes) -> bytes:
-        """Return the value of a record that is given as its JSON value."""
+        """Return the value of a record, given its JSON value."""
         return self._heads[label] + payload(SCHEMAS[label], orjson.loads(value))
 
 
@@ -139,7 +139,7 @@ def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastav
 
 
 def datum(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a JSON record as Avro has them; missing ones are null.
+    """Return the fields of a JSON record as in Avro. Missing fields are null.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def texts(carried: dict[str, Any]) -> dict[str, str]:
 
 
 def _map(fields: bytes) -> bytes:
-    """Return a JSON object as a map of texts that is not null."""
+    """Return a JSON object as a map of texts, which is not null."""
     found: dict[str, str] = texts(orjson.loads(fields))
     pairs = b"".join([_text(name) + _text(value) for name, value in found.items()])
     return _SOME + (_long(len(found)) + pairs if found else b"") + _NULL
@@ -199,12 +199,12 @@ def _text(value: str) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    """Return a whole number as a zigzag varint."""
+    """Return an integer as a zigzag varint."""
     return varint(value << 1 if value >= 0 else ((-value) << 1) - 1)
 
 
 def varint(number: int) -> bytes:
-    """Return a number of at least 0 as a varint, groups of seven bits, the lowest first, as in Avro and Protobuf."""
+    """Return a number, at least 0, as a varint: groups of seven bits, the lowest first, as in Avro and Protobuf."""
     if number < 128:
         return bytes((number,))
     found = bytearray()

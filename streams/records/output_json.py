@@ -1,4 +1,4 @@
-"""Outputs in JSON; runs once an event, and is compiled."""
+"""Writes outputs as JSON. It runs once an event, and is compiled."""
 
 import base64
 from typing import Any, Final
@@ -9,7 +9,7 @@ from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.forecasts import Classwise, Normal, Quantiles
 from streams.records.limits import SCOPED, Limits
 
-#: Largest whole number that is shown without a point.
+#: Largest integer that is written without a point.
 _WHOLE: Final = 2**53
 _dumps: Final = orjson.dumps
 
@@ -78,12 +78,12 @@ def encode_resolved(record: Resolved) -> bytes:
     return _encoded(said, event_id, p, None)
 
 
-def _whole(y: float) -> object:  # compiled code would keep a float
+def _whole(y: float) -> object:  # compiled code would keep the float
     return int(y) if y == int(y) and abs(y) <= _WHOLE else y
 
 
 def _encoded(said: dict[str, Any], name: str, p: object, carried: Carried | None) -> bytes:
-    """Return a record in JSON, with scope and what it carries.
+    """Return a record as JSON, with its scope and what it carries.
 
     ``name``: the engine's name of the event.
     ``p``: the served forecast.
@@ -125,7 +125,7 @@ def _shown(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:
-    """Return the JSON value of a ``dead-letters`` record; its value is base64, cut at the limit."""
+    """Return the JSON value of a ``dead-letters`` record. The record's value is in base64, cut at the limit."""
     letter: dict[str, Any] = {
         "reason": record.reason,
         "topic": topic,

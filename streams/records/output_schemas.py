@@ -1,7 +1,7 @@
-"""Fields of the records in ``calibrated`` and ``resolved``: the reference and the schemas are made of this table.
+"""Fields of the records in ``calibrated`` and ``resolved``. The reference and the schemas are made from this table.
 
-In JSON a field that does not apply is left out; in Avro it is null. A forecast that is no single probability has the
-same name in JSON whatever it is (``raw`` is a number, a list or an object), and in Avro a field for each kind.
+In JSON a field that does not apply is left out; in Avro it is null. In JSON every kind of forecast has the same name
+(``raw`` is a number, a list or an object). In Avro there is a field for each kind.
 
 A new field has a default and stands at the end. No field is ever removed, moved or given another type. So readers with
 a newer schema read older records, and readers with an older schema read newer ones.
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 #: Labels of the topics that have a schema, and the names of the schemas.
 NAMES: Final = {"calibrated": "Calibrated", "resolved": "Resolved"}
 NAMESPACE: Final = "trueup"
-#: The field that is null in JSON, too, where it does not apply.
+#: The field that is null, even in JSON, where it does not apply.
 NULLED: Final = "stream"
 
 _TIME: Final = {"type": "long", "logicalType": "timestamp-millis"}
@@ -21,7 +21,7 @@ _DOUBLES: Final = {"type": "array", "items": "double"}
 
 
 def _record(name: str, doc: str, *fields: tuple[str, Any, str]) -> dict[str, Any]:
-    """Return the type of a record with fields; each has a name, a type and a doc."""
+    """Return the type of a record. Each field has a name, a type and a doc."""
     made = [{"name": field, "type": kind, "doc": said} for field, kind, said in fields]
     return {"type": "record", "name": name, "doc": doc, "fields": made}
 
@@ -54,7 +54,7 @@ class Field(NamedTuple):
     name: str
     #: Its Avro type.
     kind: Any
-    #: What it is, with units and range.
+    #: Its meaning, with units and range.
     doc: str
     #: ``required``, ``null`` for an optional one, or ``true``.
     default: str = "null"
@@ -154,12 +154,12 @@ def after(label: str, name: str) -> int:
 
 
 def text(label: str) -> str:
-    """Return the schema of a topic's values as it is registered: always the same bytes."""
+    """Return the schema of a topic's values as it is registered, always the same bytes."""
     return json.dumps(avro(label), separators=(",", ":"))
 
 
 def rows(label: str) -> list[tuple[str, str, str, str]]:
-    """Return for each field its names in JSON and Avro, its Avro type ("?" if it may be null), and its meaning."""
+    """Return for each field its names in JSON and Avro, its Avro type (with "?" if it may be null), and its meaning."""
     return [
         (each.json or each.name, each.name, _said(each.kind) + "?" * (each.default == "null"), each.doc)
         for each in FIELDS[label]
@@ -186,7 +186,7 @@ def _field(field: Field, named: set[str]) -> dict[str, Any]:
     if isinstance(kind, dict) and "name" in kind:
         name = kind["name"]
         if name in named:
-            kind = name  # a type is defined where it occurs first, and named afterwards
+            kind = name  # a type is defined where it occurs first, and later named
         named.add(name)
     made = {"name": field.name, "type": kind, "doc": field.doc}
     if field.default == "null":

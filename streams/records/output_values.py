@@ -1,4 +1,4 @@
-"""Reading of output records, ``calibrated`` and ``resolved``, in JSON and Avro.
+"""Reads records of the outputs ``calibrated`` and ``resolved``, in JSON and Avro.
 
 Avro begins with the byte 0, which no JSON does, and the id of its schema. So a topic may hold both.
 """
@@ -21,7 +21,7 @@ _FRAME: Final = 5
 class OutputValues:
     """Reads values of ``calibrated`` and ``resolved``.
 
-    ``registry``: gives the schemas; each is asked for once, and waited for.
+    ``registry``: gives the schemas. Each is requested once, and waited for.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -30,9 +30,9 @@ class OutputValues:
         self._parsed = KnownSchemas(self._schemas, AVRO, _avro)
 
     async def load(self, values: Iterable[bytes | None]) -> None:
-        """Load the schemas that values name. Then `fields` and `same` may be called inside an event loop.
+        """Load the schemas that values name. After that, `fields` and `same` may be called inside an event loop.
 
-        Raises RegistryError if one names a schema, and there is no registry.
+        Raises RegistryError if a value names a schema but there is no registry.
         """
         named = {number for value in values if value and (number := _named(value)) is not None}
         lacking = [number for number in named if self._schemas.lacks(number)]
@@ -42,7 +42,7 @@ class OutputValues:
             await self._schemas.load(lacking)
 
     def fields(self, value: bytes) -> dict[str, Any]:
-        """Return the fields of a record as JSON has them; in Avro all carried values are texts.
+        """Return the fields of a record as in JSON. In Avro, all carried values are texts.
 
         Raises ValueError if it is not one of trueup's records.
         Raises RegistryError as `load`.
@@ -50,15 +50,15 @@ class OutputValues:
         schema = self._schema(value)
         found = orjson.loads(value) if schema is None else fields(schema, value[_FRAME:])
         if not isinstance(found, dict):
-            raise ValueError("the value is no object")  # noqa: TRY004 - one kind of error for unreadable values
+            raise ValueError("the value is not an object")  # noqa: TRY004 - one kind of error for unreadable values
         return found
 
     def json(self, value: bytes) -> bytes:
-        """Return a value in JSON, unchanged if it is JSON already; raises as `fields`."""
+        """Return a value as JSON, unchanged if it is JSON already; raises as `fields`."""
         return value if _named(value) is None else orjson.dumps(self.fields(value))
 
     def same(self, value: bytes | None, derived: bytes) -> bool:
-        """Whether a value equals, to the last bit, what a worker writes for a record that is given in JSON."""
+        """Whether a value equals, to the last bit, what a worker writes for a given JSON record."""
         if value is None or _named(value) is None:
             return value == derived
         try:
@@ -75,10 +75,9 @@ class OutputValues:
         return compared(value, derived, schema)
 
     def bare(self, value: bytes) -> bytes:
-        """Return an answer as a worker of this version writes it, without the schema's id: the byte 0, the record.
+        """Return an answer as a worker of this version writes it, without the id of the schema: the byte 0, the record.
 
-        Raises ValueError if it differs by a bit from what a worker writes.
-        Raises RegistryError as `load`.
+        Raises ValueError if the answer is not, to the last bit, what a worker writes. Raises RegistryError as `load`.
         """
         found, schema = self.fields(value), self._schema(value)
         if schema is None:
@@ -101,14 +100,14 @@ class OutputValues:
 
 
 def packed(answer: dict[str, Any]) -> bytes:
-    """Return the same as `OutputValues.bare` for an answer that is given as a JSON record."""
+    """Return the same as `OutputValues.bare`, for an answer that is given as a JSON record."""
     return b"\0" + payload(SCHEMAS["calibrated"], answer)
 
 
 def compared(value: bytes | None, derived: bytes, schema: Any = None) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 - fastavro's
     """Return the fields in which a value and a JSON record differ, with both contents; None for a missing field.
 
-    A value that is no record counts as one field.
+    A value that is not a record counts as one field.
 
     ``schema``: Avro schema of the value; None: it is JSON.
     """
@@ -127,7 +126,7 @@ def compared(value: bytes | None, derived: bytes, schema: Any = None) -> dict[st
 
 
 def _named(value: bytes) -> int | None:
-    """Return the id of the schema that a value names; None if it names none."""
+    """Return the id of the schema that a value names; None if it does not name one."""
     named = framing.schema_of(value, (), "")
     return named if isinstance(named, int) else None
 
@@ -137,7 +136,7 @@ def _avro(fetched: Fetched) -> Any:  # noqa: ANN401 - fastavro's
 
 
 def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's
-    """Return an Avro schema if it is one of trueup's, or an older one of fewer fields; raises ValueError if not."""
+    """Return an Avro schema if it is trueup's, or an older one with fewer fields; otherwise raise ValueError."""
     name = schema.get("name") if isinstance(schema, dict) else None
     for ours in SCHEMAS.values():
         if ours["name"] == name:

@@ -1,8 +1,8 @@
-"""Reads plain records: JSON objects of only the fields that every forecast or outcome has, also behind an intake.
+"""Reads plain records: JSON objects with only the fields that every forecast or outcome has, even after an intake.
 
-Most records are plain. Compiled, such a record takes a fifth of the time that a JSON parser and the checks of each
-field take. This module refuses all other records and all wrong ones, and `streams.records.decoding` reads those and
-says what is wrong. Both read a plain record alike.
+Most records are plain. When compiled, this takes a fifth of the time of a JSON parser and the checks of each field.
+This module refuses all other and all wrong records. `streams.records.decoding` reads those and says what is wrong. Both
+read a plain record alike.
 """
 
 from types import FunctionType
@@ -17,12 +17,12 @@ from streams.sources.carrying import Carrier
 from streams.sources.references import Headers
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
+    from mypy_extensions import i64  # machine integers in compiled code, otherwise int
 
 #: The field of an entity, if no other is configured.
 ENTITY: Final = "entity"
 _ENTITY: Final = ENTITY.encode()
-#: After records that were not plain, at most so many are left to the other decoder before the next try.
+#: After records that were not plain, at most this many are left to the other decoder before the next try.
 OTHERS: Final = 63
 _NOTHING: Final[dict[str, Any]] = {}
 
@@ -37,46 +37,46 @@ _REVISION: Final = 64
 _ORIGIN: Final = 128
 _OTHER: Final = 256
 _FIELDS: Final = 511
-#: Fields that a forecast and an outcome may have beside those that they must have.
+#: Optional fields of a forecast and of an outcome.
 _OF_FORECAST: Final = _TS | _SCOPE | _ORIGIN | _OTHER
 _OF_OUTCOME: Final = _TS | _SCOPE | _REVISION
-#: What is read of a name is its field, plus the length of name and colon shifted by so many bits.
+#: Reading a name gives its field, plus the length of name and colon shifted left by this many bits.
 _LENGTH: Final = 9
-#: Most decimals of a number that is exactly its digits divided by a power of ten, correctly rounded. Most digits of a
-#: whole number that fits a machine integer.
+#: The most decimals of a number that equals its digits divided by a power of ten, correctly rounded. Then the most
+#: digits of an integer that fits a machine integer.
 _DECIMALS: Final = 15
 _DIGITS: Final = 18
 _POWERS: Final = [10.0**n for n in range(_DECIMALS + 1)]
 
 
 class Plain:
-    """Reads a record into its own attributes."""
+    """Reads a record into the attributes of this object."""
 
     def __init__(self) -> None:
-        #: Texts in printable ASCII. ``stream`` is empty in an outcome, ``scope`` where there is none.
+        #: Texts in printable ASCII. ``stream`` is empty for an outcome, ``scope`` if there is none.
         self.event_id = ""
         self.stream = ""
         self.scope = ""
         #: The forecast or the outcome, at least 0 and below 10.
         self.number = 0.0
-        #: The time, ms, and the number of the revision; -1: the record has none.
+        #: The time, ms, and the revision number; -1: the record has none.
         self.ts: i64 = -1
         self.revision: i64 = -1
-        #: Whether a forecast names its source record, as those of an intake do.
+        #: Whether a forecast names its source record, as intake's forecasts do.
         self.of_intake = False
-        #: The name of one more field, a text, and its content; the name is empty without it.
+        #: Name and content of one more field, a text. The name is empty if there is none.
         self.name = b""
         self.text = b""
         self._digits: i64 = 0
 
     def forecast(self, value: bytes) -> bool:
-        """Read a forecast of one probability, perhaps with one more text; return whether it is plain."""
+        """Read a forecast of one probability, perhaps with one more text. Return whether it is plain."""
         seen = self._read(value)
         self.of_intake = seen & _ORIGIN != 0
         return seen | _OF_FORECAST == _EVENT_ID | _STREAM | _P | _OF_FORECAST
 
     def outcome(self, value: bytes) -> bool:
-        """Read an outcome; return whether it is plain."""
+        """Read an outcome. Return whether it is plain."""
         return self._read(value) | _OF_OUTCOME == _EVENT_ID | _Y | _OF_OUTCOME
 
     def _read(self, value: bytes) -> "i64":
@@ -88,7 +88,7 @@ class Plain:
         self.scope, self.name = "", b""
         if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
             return 0
-        while at + 5 < end:  # no field is shorter, value included
+        while at + 5 < end:  # the shortest field takes this much, value included
             named = _named(value, at)
             field = named & _FIELDS
             if named == 0 or seen & field:
@@ -108,7 +108,7 @@ class Plain:
         return 0
 
     def _content(self, value: bytes, at: "i64", field: "i64") -> "i64":
-        """Read what a field has; return the position after it, or 0."""
+        """Read the value of a field. Return the position after it, or 0."""
         if field & (_TS | _REVISION):
             end = self._whole(value, at)
             if field == _TS:
@@ -132,23 +132,23 @@ class Plain:
         return end
 
     def _origin(self, value: bytes, at: "i64") -> "i64":
-        """Pass over a list of a text and a whole number; return the position after it, or 0."""
+        """Skip a list of a text and an integer. Return the position after it, or 0."""
         end: i64 = _closed(value, at + 1) if value[at] == 91 else 0  # bracket
         end = self._whole(value, end + 1) if end and value[end] == 44 else 0
         return end + 1 if end and value[end] == 93 else 0
 
     def _whole(self, value: bytes, at: "i64") -> "i64":
-        """Read a whole number; return the position after it, or 0 if it does not have at most `_DIGITS`."""
+        """Read an integer. Return the position after it, or 0 if it does not have 1 to `_DIGITS` digits."""
         start = at
         n: i64 = 0
-        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
+        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # a closing brace ends it at the latest
             n = n * 10 + value[at] - 48
             at += 1
         self._digits = n
         return at if at > start and (value[start] != 48 or at == start + 1) else 0
 
     def _fraction(self, value: bytes, at: "i64") -> "i64":
-        """Read a number of one digit before the point; return the position after it, or 0."""
+        """Read a number with one digit before the point. Return the position after it, or 0."""
         start = at
         n: i64 = value[at] - 48
         if not 0 <= n <= 9:
@@ -193,7 +193,7 @@ def _named(value: bytes, at: "i64") -> "i64":  # noqa: PLR0911 - one for each fi
 
 
 def _closed(value: bytes, at: "i64") -> "i64":
-    """Return the position after a text of printable ASCII without escapes that begins at one, or 0."""
+    """Return the position after a text that begins here, of printable ASCII without escapes; or 0."""
     if value[at] != 34:
         return 0
     at += 1
@@ -210,7 +210,8 @@ def _closed(value: bytes, at: "i64") -> "i64":
 class PlainDecoder:
     """Decodes plain records. After records that are not plain, it tries less and less often.
 
-    ``carrier, of_intake``: of headers, from forecasts to answers: from records of trueup's producers, and of intake.
+    ``carrier, of_intake``: carry headers from forecasts to answers, for records of trueup's producers and for those of
+    intake.
     ``key_bytes``: longest key.
     """
 
@@ -219,16 +220,16 @@ class PlainDecoder:
         self._key_bytes = key_bytes
         self._carrier, self._of_intake = carrier, of_intake
         self._read = Plain()
-        #: Streams whose forecasts are one probability and at most an entity: name, and the field of the entity.
+        #: Streams whose forecasts are one probability and at most an entity; each with the field of the entity.
         self.streams: dict[str, tuple[str, bytes]] = {}
-        #: For forecasts and outcomes: the number of records to leave to the other decoder after the next failure, and
-        #: now.
+        #: For forecasts and outcomes: how many records to leave to the other decoder after the next failure, and how
+        #: many now.
         self._others, self._left = [0, 0], [0, 0]
 
     def forecast(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> Forecast | None:
-        """Decode a forecast as `Decoder.forecast` does; None: it is not plain, or its time is far off."""
+        """Decode a forecast as `Decoder.forecast` does; None if it is not plain, or its time is far off."""
         read = self._read
         if value is None or not self._tries(FORECASTS, key, value, timestamp):
             return None
@@ -250,7 +251,7 @@ class PlainDecoder:
     def outcome(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> Outcome | None:
-        """Decode an outcome as `Decoder.outcome` does; None: it is not plain, or its time is far off."""
+        """Decode an outcome as `Decoder.outcome` does; None if it is not plain, or its time is far off."""
         read = self._read
         if value is None or not self._tries(OUTCOMES, key, value, timestamp):
             return None
@@ -264,7 +265,7 @@ class PlainDecoder:
         return None
 
     def _tries(self, topic: int, key: bytes | None, value: bytes, timestamp: int) -> bool:
-        """Whether to try a record: it is within its limits, and those before it were plain."""
+        """Whether to try a record: it is within the limits, and the records before it were plain."""
         if self._left[topic]:
             self._left[topic] -= 1
             return False
@@ -283,14 +284,14 @@ class PlainDecoder:
         return read.event_id + SCOPED + read.scope if read.scope else read.event_id
 
     def _names_entity(self, field: bytes) -> bool:
-        """Whether the further text that was read is the entity: it stands in this field, or in its usual one."""
+        """Whether the additional text is the entity: it stands in this field, or in the usual field."""
         read = self._read
         return read.name in (field, _ENTITY) and len(read.text) <= self._id_bytes
 
     def _leave(self, topic: int) -> None:
-        """Leave the next records to the other decoder: they are likely to be alike."""
+        """Leave the next records to the other decoder, because they are probably not plain, either."""
         self._others[topic] = self._left[topic] = min(2 * self._others[topic] + 1, OTHERS)
 
 
-#: Whether this is compiled: interpreted it takes longer than the parser.
+#: Whether this module is compiled. Interpreted, it takes longer than the parser.
 COMPILED: Final = not isinstance(Plain.forecast, FunctionType)

@@ -1,4 +1,4 @@
-"""Stand-ins: records in place of a batch that is not unpacked, or of records that an operator skipped."""
+"""Stand-ins: records in place of a batch that is not unpacked, or in place of records that an operator skipped."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -21,13 +21,13 @@ class Refused(bytes):
 
 
 class Skipped(Refused):
-    """The same for records that an operator skipped."""
+    """A stand-in for records that an operator skipped."""
 
     reason = "skipped"
 
 
 def named(events: list[Event]) -> Sequence[Event]:
-    """Give events of stand-ins their reason, in place: decoders only find that they name no event."""
+    """Give events of stand-ins their reason, in place. Decoders only find that they name no event."""
     for i, event in enumerate(events):
         if type(event) is Rejected and isinstance(event.value, Refused):
             events[i] = event._replace(reason=event.value.reason)

@@ -1,7 +1,7 @@
-"""Records between intake, router and worker: routes, labels, and the outcomes that are made of them.
+"""Records between intake, router and worker: routes, labels, and the outcomes made from labels.
 
-Intake writes routes and labels, keyed by event id; the router reads them. They are JSON, and each names its source
-record, so that repeated ones are noticed.
+Intake writes routes and labels, keyed by event id, and the router reads them. They are JSON. Each names its source
+record, so that repeated records are noticed.
 """
 
 from collections.abc import Iterable
@@ -16,28 +16,28 @@ from state.quick import new
 from state.routes import LABELS, ROUTES, Headers, Label, Route, Routed
 from streams.records.limits import LAST_REVISION, LATEST
 
-#: Why a record is a dead letter of intake or of the router, beside `streams.records.decoding.REASONS`.
+#: Why a record is a dead letter of intake or of the router, in addition to `streams.records.decoding.REASONS`.
 REASONS: Final = {
     "route": "a record of the routes or labels is not as intake writes them",
     "routes": "the event was forecast in more streams than a route may have",
     "far_ahead": "the Kafka timestamp lies more than TRUEUP_AHEAD_SECONDS ahead of the clock of intake",
 }
 
-#: Name in the place of a source for records that `replay.load` wrote; no source has a space in its name.
+#: Stands in place of a source's name in records that `replay.load` wrote. No source has a space in its name.
 LOADED: Final = "trueup load"
 #: A source record: its partition, as `place` names it, and its offset.
 Origin = tuple[str, int]
 
 _loads: Final = orjson.loads
 
-#: Highest event time, ms, and highest offset of an origin: a row of the router holds the offset that follows.
+#: Highest event time, ms, and highest offset of an origin. Rows of the router hold the next offset.
 _LAST_TIME, _LAST_ORIGIN = 2**63 - 1, 2**63 - 2
 
 
 def place(source: str, topic_id: str, partition: int) -> str:
     """Return the name of a partition of a source.
 
-    The id of the topic is part of it: a topic that is made anew begins again at offset 0.
+    The topic's id is part of the name, because a topic that is recreated begins again at offset 0.
     """
     return f"{source}@{topic_id}/{partition}"
 
@@ -48,7 +48,7 @@ def target(stream: str, event_id: str, shards: int) -> str:
 
 
 def target_of(policies: Policies, stream: str, event_id: str) -> str:
-    """Return that key under a plan."""
+    """Return the key of an event's records by the stream's policy."""
     policy = policies.of(stream)
     return target(stream, event_id, policy.shards if policy else 1)
 
@@ -61,7 +61,7 @@ def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
     made = record.copy()
     carried = made.pop("carried", None)
     made["origin"] = origin
-    if "stream" in record:  # else the record is refused for that
+    if "stream" in record:  # otherwise the record is refused because it has no stream
         made["scope"] = record["stream"]
     if carried is not None and carried.fields:
         made["carried"] = orjson.Fragment(carried.fields)
@@ -89,7 +89,7 @@ def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number
 
 
 def encode_outcome(routed: Routed) -> bytes:
-    """Return the value of an outcome, or of the record that erases the event."""
+    """Return the value of an outcome, or of a record that erases the event."""
     _, event_id, stream, y, ts, number, _, _ = routed
     if erases(y):
         return orjson.dumps({"event_id": event_id, "scope": stream, "erase": True, "ts": ts})

@@ -1,9 +1,9 @@
 """Skips: records that ``trueup state skip`` leaves out because they crash every process that reads them.
 
 For a worker or a router a skip is a row in the changelog of the record's partition. Intake has no state, so for a
-source it is a record in the compacted topic of configurations. So the next owner of the partition finds it, too. The
-record, or its whole batch if the batch is damaged, becomes a dead letter with the reason ``skipped``. The letter's
-value names the offset that the operator gave, and audits read it there.
+source it is a record in the compacted topic of configurations. So the next owner of the partition also finds it. The
+record (or its whole batch if that is damaged) becomes a dead letter with the reason ``skipped``. The letter's value has
+the offset that the operator gave; audits read it there.
 """
 
 import base64
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from state.kind import PLAIN, KeyPart, Kind, Moves
 
 _SAID: Final = "skipped at "
-#: Key prefix of records that leave out a source record.
+#: Key prefix of records that skip a source record.
 _SOURCE: Final = b"skipped/"
 
 
 class PoisonError(RuntimeError):
-    """A record ends every worker that reads it; the cause of this error says how."""
+    """A record ends every worker that reads it. The cause of this error says how."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.place = f"{topic}/{partition}@{offset}"
@@ -50,7 +50,7 @@ SKIP: Final = Kind[Skip](
 
 
 def row(skip: Skip) -> tuple[bytes, bytes]:
-    """Return key and value of a skip's row."""
+    """Return the key and value of a skip's row."""
     said = json.dumps({"reason": skip.reason, "by": skip.by, "at": skip.at})
     return SKIP.key(skip.topic, skip.offset), SKIP.seal(said.encode())
 
@@ -70,7 +70,7 @@ def _said(payload: bytes) -> tuple[str, str, str]:
 
 
 class SourceSkip(NamedTuple):
-    """A record of a source that is left out; ``topic_id`` as the brokers give it, ``by`` and ``at`` are for people."""
+    """A skipped record of a source. ``topic_id`` is as the brokers give it; ``by`` and ``at`` are for people."""
 
     topic: str
     topic_id: str
@@ -82,13 +82,13 @@ class SourceSkip(NamedTuple):
 
 
 def source_record(skip: SourceSkip) -> tuple[bytes, bytes]:
-    """Return key and value of the record that leaves out a source record."""
+    """Return the key and value of the record that skips a source record."""
     key = b"%b%b/%d/%020d" % (_SOURCE, skip.topic_id.encode(), skip.partition, skip.offset)
     return key, json.dumps(skip._asdict()).encode()
 
 
 def read_source(key: bytes | None, value: bytes | None) -> SourceSkip | None:
-    """Return the skip that a record holds; None if it holds something else. Raises ValueError if it cannot be read."""
+    """Return the skip that a record holds; None if it holds something else. Raises ValueError if it is damaged."""
     if value is None or not (key or b"").startswith(_SOURCE):
         return None
     try:

@@ -1,1 +1,1 @@
-"""Source records of any shape, read as the records that trueup knows: the ``[sources.NAME]`` tables."""
+"""Reads source records of any shape as the records that trueup knows: the ``[sources.NAME]`` tables."""

@@ -1,7 +1,7 @@
-"""Avro: values behind the id of their schema in a registry, or of one schema that the source gives.
+"""Avro: values after the id of their schema in a registry, or values of one schema that the source gives.
 
-fastavro's reader in C has no guard: a value of a schema that refers to itself ends the process where it nests some
-thousand levels, and 16 bytes make two billion nulls. So schemas whose values have no bound are refused, see `_check`.
+fastavro's reader in C has no guard. A value of a schema that refers to itself ends the process if it nests some
+thousand levels, and 16 bytes can stand for two billion nulls. So `_check` refuses schemas whose values have no bound.
 """
 
 import io
@@ -18,7 +18,7 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, SchemaId
 from streams.sources.schemas import KnownSchemas, Schemas
 
-#: Most levels of objects and lists in a value; the same holds for Protobuf.
+#: The most levels of objects and lists in a value. The same holds for Protobuf.
 LEVELS: Final = 100
 _ENDLESS: Final = float("inf")
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -27,14 +27,14 @@ _SINGLE, _HEAD = b"\xc3\x01", 10
 #: First bytes of an object container file (Avro 1.11, *Object Container Files*).
 _CONTAINER: Final = b"Obj\x01"
 _BytesIO: Final = io.BytesIO
-#: A schema that is not a record is read as a record of one field with this name: both have the same bytes.
+#: A schema that is not a record is read as a record with one field of this name, which has the same bytes.
 _WHOLE: Final = "trueup.Whole"
 
 
 class Parsed(NamedTuple):
     """A schema as fastavro takes it, and the reader of its values, whose last argument is None.
 
-    ``fields``: of a schema whose values `streams.sources.flat` reads.
+    ``fields``: its fields, if `streams.sources.flat` can read its values.
     """
 
     read: Callable[[io.BytesIO, Any, None], Any]
@@ -50,9 +50,9 @@ class Avro:
 
     Raises ValueError if a schema is invalid.
 
-    ``schema``: JSON of the schema of all values, or of several of which each value has one; values then have no id.
-      None: each names its own. A value in the single-object encoding has the schema of its fingerprint (CRC-64-AVRO of
-      the parsing canonical form); of any other exactly one schema must fit all bytes.
+    ``schema``: JSON of the schema of all values, or of several, of which each value has one; values then have no id.
+      None: each value names its own. In the single-object encoding, the fingerprint (CRC-64-AVRO of the parsing
+      canonical form) tells the schema of a value. For any other value, exactly one schema must fit all bytes.
     ``header``: name of the header that may hold the id.
     """
 
@@ -63,11 +63,11 @@ class Avro:
         self._fixed = None if schema is None else _by_fingerprint([schema] if isinstance(schema, str) else schema)
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
-        """Return the id of a schema that has to be loaded first; None if there is none."""
+        """Return the id of a schema that has to be loaded before; None if there is none."""
         return None if self._fixed is not None else self._parsed.lacking(framing.schema_of(data, headers, self._header))
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
-        """Return what bytes say; see `streams.sources.formats.Format`."""
+        """Return what bytes mean; see `streams.sources.formats.Format`."""
         if self._fixed is not None:
             return _of_files(self._fixed, data)
         if headers or data[:1] != b"\0" or len(data) < 5:
@@ -86,7 +86,7 @@ def _by_fingerprint(schemas: Sequence[str]) -> dict[bytes, Parsed]:
 
 
 def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa: ANN401 - whatever it says
-    """Decode a payload; raises Unfit, with the reason, unless the schema fits it to its end."""
+    """Decode a payload. Raises Unfit, with the reason, unless the schema fits the whole payload."""
     if made.fields is not None and (said := flat.read(made.fields, payload)) is not None:
         return said
     source = _BytesIO(payload)
@@ -103,8 +103,8 @@ def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa:
 def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN401 - whatever it says
     """Decode a value by the schemas of the source's files; raises Unfit unless exactly one fits."""
     if data.startswith(_SINGLE) and len(data) >= _HEAD:
-        # A plain record may begin so, too: one of 65,536 whose first field is a double. It becomes a dead letter; read
-        # as plain, a record of another schema could pass for it.
+        # A plain record may also begin with these bytes: one in 65,536 whose first field is a double. It becomes a dead
+        # letter: read as plain, a record of another schema could be taken for one.
         made = schemas.get(data[2:_HEAD])
         if made is None:
             known = ", ".join(each.hex() for each in schemas)
@@ -143,7 +143,7 @@ def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN
 
 
 def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
-    """Return a schema; raises ValueError if it is none, or its values would have no bound."""
+    """Return a schema. Raises ValueError if the text is not a schema, or if its values would have no bound."""
     named: dict[str, Any] = {}
     try:
         for _, each in references:
@@ -160,12 +160,12 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
 
 
 def _read_whole(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
-    """Read a value as the one field of a record: of a plain union, fastavro loses the named types."""
+    """Read a value as the only field of a record: in a plain union, fastavro loses the named types."""
     return fastavro.schemaless_reader(source, schema, none)["value"]  # type: ignore[call-overload,index]
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema whose times in ms are plain numbers: a logical type costs fastavro 2 us a value."""
+    """Return a schema whose times in ms are plain numbers. A logical type takes fastavro 2 us a value."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, Mapping):

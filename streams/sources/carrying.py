@@ -5,7 +5,7 @@
     carry_headers = ["traceparent", "tracestate", "x-*"]
     carry = { customer = "payment.customer", channel = "@header.channel" }
 
-Both are bounded. Headers and fields beyond a bound are left out and counted. An answer never fails because of them.
+Both are bounded. What exceeds a bound is left out and counted. An answer never fails because of this.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,16 @@ from streams.sources.references import Envelope, Headers, Read, text
 
 #: Headers that are carried by default: those of W3C Trace Context.
 TRACE: Final = ("traceparent", "tracestate")
-#: Every header: for records of intake, which has already chosen among them.
+#: Stands for every header: for records of intake, which has already chosen the headers.
 EVERY: Final = ("*",)
-#: Most headers and most fields of a record, and most bytes of each: of names and values, and of the JSON object.
+#: The most headers and the most fields of a record; and the most bytes of all headers (names and values) and of the
+#: fields as JSON.
 MOST: Final = 16
 MOST_BYTES: Final = 2048
-#: Longest name of a field or a header, characters.
+#: Longest name of a field or header, in characters.
 _LONGEST: Final = 100
 
-#: Compiles the place of a value in the file.
+#: Compiles the place of a value, as the file gives it.
 Compile = Callable[[Any], Read]
 
 
@@ -42,11 +43,11 @@ class Carrier:
         self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         self._names = frozenset(patterns)
         self.reads = tuple(reads)
-        #: Headers and fields left out so far, because they were beyond a bound or not JSON.
+        #: Headers and fields left out so far, because they exceeded a bound or were not JSON.
         self.left_out = {"header": 0, "field": 0}
 
     def of(self, record: Any, envelope: Envelope) -> Carried | None:  # noqa: ANN401 - whatever stands there
-        """Return what a record of a source carries; None if nothing."""
+        """Return what a record of a source carries; None if it carries nothing."""
         fields = {}
         for name, read in self.reads:
             found = read(record, envelope)
@@ -77,20 +78,20 @@ class Carrier:
         if len(fields) <= MOST:
             try:
                 whole = orjson.dumps(fields, default=_plain)
-            except TypeError:  # nothing that JSON has
+            except TypeError:  # a value that JSON cannot hold
                 return self._fitting(fields)
             if len(whole) <= MOST_BYTES:
                 return whole
         return self._fitting(fields)
 
     def _fitting(self, fields: Mapping[str, Any]) -> bytes:
-        """Return the fields that are JSON and within the bounds, in order."""
+        """Return the fields that are JSON and fit the bounds, in order."""
         kept: list[bytes] = []
         room = MOST_BYTES - 1  # the braces, without the comma of the last field
         for name, value in fields.items():
             try:
                 made = orjson.dumps({name: value}, default=_plain)[1:-1]
-            except TypeError:  # nothing that JSON has
+            except TypeError:  # a value that JSON cannot hold
                 made = None
             if made is not None and len(made) + 1 <= room and len(kept) < MOST:
                 kept.append(made)
@@ -103,7 +104,7 @@ class Carrier:
 def headers(given: object) -> tuple[str, ...]:
     """Return the names of headers that a file gives.
 
-    Raises ValueError if it is not a list of names, each with at most one ``*``, at its end.
+    Raises ValueError if it is not a list of names. A name may end in ``*``, and has no other.
     """
     if not isinstance(given, list | tuple) or len(given) > MOST:
         raise ValueError(
@@ -122,7 +123,7 @@ def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
 
     Raises ValueError if the table is not allowed.
 
-    ``table``: with ``carry`` and ``carry_headers``, or without.
+    ``table``: may have ``carry`` and ``carry_headers``.
     ``compile_``: compiles the place of a value; raises ValueError if it is not a place.
     """
     given = table.get("carry", {})

@@ -14,7 +14,7 @@ from streams.sources.mapping import Mapping as Compiled
 from streams.sources.modes import Mode, Source
 from streams.sources.specs import known
 
-#: Keys that a source of either role may have beside its fields.
+#: Keys, except fields, that a source of either role may have.
 SETTINGS: Final = (
     "topic",
     "topics",
@@ -30,12 +30,12 @@ SETTINGS: Final = (
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-#: Most sources, and most topics of one; longest file of a schema, bytes.
+#: The most sources, the most topics of a source, and the longest file of a schema, bytes.
 _MOST: Final = 200
 _SCHEMA_BYTES: Final = 1 << 20
-#: Most schemas of one source: a value without a fingerprint is read by each.
+#: The most schemas of one source. A value without a fingerprint is tried with each.
 _MOST_SCHEMAS: Final = 16
-#: Settings that a source's table does not keep.
+#: Settings that are not kept in a source's table.
 _APART: Final = ("role", "topic", "topics", "schema_file")
 
 

@@ -14,7 +14,7 @@ from streams.sources.schemas import Schemas
 
 
 class TopicMapping:
-    """Reads a topic by its sources: for each record, the first source whose ``when`` holds.
+    """Reads a topic by its sources. For each record it uses the first source whose ``when`` holds.
 
     ``sources``: at least one, in the order of the file.
     ``schemas``: the schemas that records name.
@@ -47,18 +47,18 @@ class TopicMapping:
 
 @dataclass(frozen=True)
 class Direct:
-    """What a worker maps itself."""
+    """The sources that a worker maps itself."""
 
     #: Its topics of forecasts and of outcomes.
     topics: tuple[str, str]
-    #: The sources of each topic, in the order of the file; none: its records have trueup's own form.
+    #: The sources of each topic, in the order of the file. A topic without any has records in trueup's own form.
     sources: tuple[tuple[Source, ...], tuple[Source, ...]]
-    #: Where the schemas are.
+    #: The registry that has the schemas.
     registry: Registry
 
     @property
     def asks_registry(self) -> bool:
-        """Whether records name schemas of a registry."""
+        """Whether records name schemas in a registry."""
         return any(asks_registry(each.table) for sources in self.sources for each in sources)
 
     def mappings(self, schemas: Schemas) -> tuple[TopicMapping | None, TopicMapping | None]:

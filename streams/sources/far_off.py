@@ -1,4 +1,4 @@
-"""Times decades away from their record's Kafka timestamp: mostly the number has another unit."""
+"""Times that are decades from their record's Kafka timestamp. Mostly the number is in another unit."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ def said(ts: int, timestamp: int, source: Source | None) -> str:
     """Return the remedy for a time; empty if the time is not far off.
 
     ``ts, timestamp``: the time and the record's Kafka timestamp, ms since 1970.
-    ``source``: the source that mapped the record; None: the record has trueup's own form, with times in ms.
+    ``source``: the source that mapped the record; None if the record has trueup's own form, with times in ms.
     """
     if abs(timestamp - ts) <= FAR_OFF:
         return ""

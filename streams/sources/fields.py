@@ -15,7 +15,7 @@ from streams.sources.transforms import Transform
 Field = tuple[str, Read, Shortcut]
 
 FORECAST, OUTCOME = "forecast", "outcome"
-#: Fields a source of each role may have; the first ones it must have.
+#: Fields that a source of each role may have. It must have the first ones.
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     FORECAST: (
         "event_id",
@@ -36,11 +36,12 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),
 }
 _REQUIRED: Final = {FORECAST: ("event_id", "stream"), OUTCOME: ("event_id", "y")}
-#: Settings of sources of forecasts that name what goes on to the answers.
+#: Settings, for sources of forecasts, that name what is copied to the answers.
 CARRIED: Final = ("carry", "carry_headers")
-#: The forecast a source gives: exactly one of them.
+#: The kinds of forecast. A source gives exactly one of them.
 _KINDS: Final = ("p", "probs", "quantiles", "normal")
-#: Second at which revision numbers of a precedence begin, since 1970: 2020-01-01; bits of the seconds; most precedence.
+#: Second since 1970 at which revision numbers of a precedence begin (2020-01-01). Bits of the seconds. Highest value
+#: of a precedence.
 PRECEDENCE_SECONDS: Final = 1_577_836_800
 PRECEDENCE_BITS: Final = 29
 MOST_PRECEDENCE: Final = 7
@@ -50,7 +51,7 @@ class Compiler:
     """Compiles the fields of one source."""
 
     def __init__(self) -> None:
-        #: Whether a compiled reference reads a part of the key.
+        #: Whether a compiled reference reads the key or a part of it.
         self.uses_key = False
 
     def fields(self, role: str, table: Mapping[str, Spec]) -> list[Field]:
@@ -101,7 +102,7 @@ class Compiler:
         return self._list(name, table, scaled)
 
     def _list(self, name: str, table: Mapping[str, Spec], transform: Transform) -> Read:
-        """Return a reader of a list, from one path to a list or from several paths to values."""
+        """Return a reader of a list, from one path to a list, or from several paths to single values."""
         if "each" in table:
             each = table["each"]
             if "path" in table or not isinstance(each, list) or not each:
@@ -160,7 +161,7 @@ class Compiler:
                 raise ValueError(f'labels: {said} stands for a number or for "skip", got {label!r}')
         known = {said: None if label == transforms.SKIP else label for said, label in given.items()}
         transform = transforms.labels(known, name)
-        return self._value(table, transform, absent="null")  # a missing value can have a label, too
+        return self._value(table, transform, absent="null")  # a missing value may have a label, too
 
     def _features(self, name: str, spec: Spec) -> Read:
         if not isinstance(spec, dict) or "path" in spec:
@@ -260,7 +261,7 @@ class Compiler:
 
 
 def _as_given(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return features that need no conversion: a list of numbers, or an object of them."""
+    """Return features that need no conversion: a list of numbers, or an object of numbers."""
     number = transforms.numbers("features", "x")
     if isinstance(found, dict):
         return {str(name): None if one is None else number(one) for name, one in found.items()}

@@ -1,7 +1,7 @@
-"""Reads Avro records whose fields are primitive, or unions of primitive types, without fastavro.
+"""Reads, without fastavro, Avro records whose fields are primitive types or unions of them.
 
-Most records are so. Compiled, such a record takes a third of the time that fastavro takes. This module refuses all
-other schemas and all values that are not whole; fastavro reads those, and says what is wrong. Both read a record alike.
+Most records are like this. When compiled, this takes a third of fastavro's time. This module refuses all other schemas
+and all values that are not whole. fastavro reads those and says what is wrong. Both read a record alike.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
+    from mypy_extensions import i64  # machine integers in compiled code, otherwise int
 
 #: Kinds of primitive types.
 _NULL: Final = 0
@@ -24,15 +24,15 @@ _NAMES: Final = ("null", "boolean", "long", "float", "double", "bytes", "string"
 _KINDS: Final = {"int": _WHOLE, **{name: kind for kind, name in enumerate(_NAMES)}}
 _float_at: Final = Struct("<f").unpack_from
 _double_at: Final = Struct("<d").unpack_from
-#: A number that has more bits is left to fastavro.
+#: A number with more bits is left to fastavro.
 _MOST_BITS: Final = 63
 
-#: The name of each field, and its kind, or those of its union.
+#: The name of each field, with its kind or the kinds of its union.
 Flat = list[tuple[str, list[int]]]
 
 
 def flat(schema: Any) -> Flat | None:  # noqa: ANN401 - as fastavro parsed it
-    """Return the fields of a schema; None if fastavro has to read its values."""
+    """Return the fields of a schema; None if its values have to be read by fastavro."""
     if not isinstance(schema, Mapping) or schema["type"] != "record":
         return None
     fields = [(field["name"], _kinds(field["type"])) for field in schema["fields"]]
@@ -40,7 +40,7 @@ def flat(schema: Any) -> Flat | None:  # noqa: ANN401 - as fastavro parsed it
 
 
 def _kinds(schema: Any) -> list[int]:  # noqa: ANN401 - as above
-    """Return the kind of a primitive type, or those of a union of several; nothing of any other type."""
+    """Return the kind of a primitive type, or the kinds of a union; empty for any other type."""
     each = schema if isinstance(schema, list) else [schema]
     named = [of["type"] if isinstance(of, Mapping) and "logicalType" not in of else of for of in each]
     found = [_KINDS.get(str(name), -1) for name in named]
@@ -48,7 +48,7 @@ def _kinds(schema: Any) -> list[int]:  # noqa: ANN401 - as above
 
 
 def read(fields: Flat, value: bytes) -> dict[str, Any] | None:
-    """Return what a value says; None if it is not a value of the schema, from its first byte to its last."""
+    """Return what a value means; None unless all of it is one value of the schema."""
     made: dict[str, Any] = {}
     at: i64 = 0
     try:
@@ -85,7 +85,7 @@ def read(fields: Flat, value: bytes) -> dict[str, Any] | None:
 
 
 def _whole(value: bytes, at: "i64") -> tuple["i64", "i64"]:
-    """Return a number of 7 bits a byte, the lowest first, and the position after it; its lowest bit is the sign."""
+    """Return a number of 7 bits a byte, the lowest first, and the position after it. Its lowest bit is the sign."""
     n: i64 = 0
     bits: i64 = 0
     while value[at] > 127:
@@ -98,5 +98,5 @@ def _whole(value: bytes, at: "i64") -> tuple["i64", "i64"]:
     return n >> 1 ^ -(n & 1), at + 1
 
 
-#: Whether this is compiled: interpreted it takes longer than fastavro.
+#: Whether this module is compiled. Interpreted, it takes longer than fastavro.
 COMPILED: Final = not isinstance(read, FunctionType)

@@ -14,16 +14,17 @@ from streams.sources.refusal import Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
-#: Formats by name. The first is the default. Values of the others name a schema in a registry, or the source gives one.
+#: Formats by name. The first is the default. With the others, values name a schema in a registry, or the source has
+#: a schema.
 FORMATS: Final = ("json", "avro", "protobuf")
-#: Longest value and key of each format, bytes: in memory JSON may take 30 times as much, the others 240 times.
+#: Longest value and key of each format, in bytes. In memory JSON may take 30 times as much, the others 240 times.
 LONGEST: Final = {"json": 8 << 20, "avro": 1 << 20, "protobuf": 1 << 20}
-#: Headers that may hold the id of a value's and of a key's schema.
+#: Headers that may hold the id of the schema of a value or of a key.
 _VALUE, _KEY = "__value_schema_id", "__key_schema_id"
 
-#: What serializers of JSON Schema put before a value: the byte 0, then the schema's id in 4 bytes.
+#: What serializers of JSON Schema write before a value: the byte 0, then the schema's id in 4 bytes.
 _FRAME: Final = 5
-#: Header with a value's content type, and prefix of headers with attributes of a CloudEvent.
+#: The header with a value's content type, and the prefix of headers with attributes of a CloudEvent.
 _CONTENT_TYPE, _ATTRIBUTE, _STRUCTURED = "content-type", "ce_", "application/cloudevents"
 
 
@@ -38,10 +39,10 @@ class Format(Protocol):
 
 
 class Json:
-    """JSON, with or without the frame that serializers of JSON Schema put before it. Its schema is not checked."""
+    """JSON, with or without the frame that serializers of JSON Schema write before it. Its schema is not checked."""
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401, ARG002 - whatever they say
-        """Return what bytes say; see `Format`."""
+        """Return what bytes mean; see `Format`."""
         framed = data[:1] == b"\0"
         try:
             return orjson.loads(data[_FRAME:] if framed else data)
@@ -54,9 +55,9 @@ class Json:
 
 
 class CloudEvents:
-    """CloudEvents over another format: an object of the attributes, with the decoded payload as ``data``.
+    """CloudEvents around another format: an object with the attributes, and the decoded payload as ``data``.
 
-    In binary mode attributes stand in headers that begin with ``ce_``; in structured mode the value is a JSON envelope
+    In binary mode, attributes are in headers that begin with ``ce_``. In structured mode, the value is a JSON envelope
     (CloudEvents 1.0, Kafka protocol binding, sections 3.2 and 3.3).
     """
 
@@ -73,12 +74,12 @@ class CloudEvents:
             return event
         event = {name.removeprefix(_ATTRIBUTE): value for name, value in given.items() if name.startswith(_ATTRIBUTE)}
         if "specversion" not in event:
-            raise Unfit("format", "the record is no CloudEvent: it has neither ce_specversion nor the content type")
+            raise Unfit("format", "the record is not a CloudEvent: it has neither ce_specversion nor the content type")
         event["data"] = self._inner.decode(data, headers)
         return event
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
-        """Return the id of a schema that has to be loaded first; see `Format`."""
+        """Return the id of a schema that has to be loaded before; see `Format`."""
         if type(self._inner) is Json:
             return None
         packed: bytes | None = data
@@ -91,7 +92,7 @@ class CloudEvents:
 
 
 def _texts(headers: Headers) -> dict[str, Any]:
-    """Return headers by their names in small letters, as text."""
+    """Return headers as text, by their names in lower case."""
     return {name.lower(): value.decode(errors="replace") for name, value in headers if value is not None}
 
 
@@ -107,7 +108,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], bytes | None]:
     except orjson.JSONDecodeError as exc:
         raise Unfit("not_json", f"the CloudEvent is not JSON: {exc}") from None
     if not isinstance(event, dict) or "specversion" not in event:
-        raise Unfit("format", f"the value is no CloudEvent: {short(event)}")
+        raise Unfit("format", f"the value is not a CloudEvent: {short(event)}")
     packed = event.pop("data_base64", None)
     try:
         return event, None if packed is None else base64.b64decode(packed, validate=True)

@@ -1,11 +1,11 @@
-"""How a record names its schema: in front of the payload, or in a header.
+"""How a record names its schema: before the payload, or in a header.
 
-- Before the value: the byte 0 and the schema's id, 4 bytes big-endian. Protobuf then has the place of the message.
+- Before the value: the byte 0 and the schema's id, 4 bytes big-endian. For Protobuf, the place of the message follows.
 - In the header ``__value_schema_id`` or ``__key_schema_id``: the byte 1 and the schema's GUID, 16 bytes, or the byte 0
-  and its id. Protobuf then has the place of the message there.
+  and its id. For Protobuf, the place of the message follows there.
 
-The place of a message is its index in the file, then the index in that message, and so on: their number and each of
-them as a zigzag varint, and a single 0 for the first message. It is Confluent's wire format.
+The place of a message is its index in the file, then the index in that message, and so on. It is written as the number
+of indices and the indices, all zigzag varints; the first message as a single 0. It is Confluent's wire format.
 """
 
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import SchemaId
 
 _BY_ID, _BY_GUID = b"\0", b"\1"
-#: Deepest place of a message.
+#: The most indices in the place of a message.
 _DEEPEST = 64
 
 
 class Framed(NamedTuple):
-    """A payload, the id of its schema, and the place of its message (of Protobuf only)."""
+    """A payload, the id of its schema, and the place of its message (only for Protobuf)."""
 
     schema: SchemaId
     place: tuple[int, ...]
@@ -34,7 +34,7 @@ def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
 
 
 def _found(data: bytes, headers: Headers, name: str) -> tuple[SchemaId | None, bytes, int]:
-    """Return the id of a schema, the header or value in which it stands, and where it ends there; None without one."""
+    """Return the id of a schema, the header or value that holds it, and where it ends there; None if there is none."""
     for given, value in headers:
         if given == name and value and (found := _named(value)) is not None:
             return found, value, 17 if isinstance(found, str) else 5
@@ -42,7 +42,7 @@ def _found(data: bytes, headers: Headers, name: str) -> tuple[SchemaId | None, b
 
 
 def _named(head: bytes) -> SchemaId | None:
-    """Return the id that stands at the beginning of a header or, without a GUID, of a value; None if none does."""
+    """Return the id at the beginning of a header, or (without a GUID) of a value; None if there is none."""
     if head[:1] == _BY_GUID and len(head) >= 17:
         return str(UUID(bytes=bytes(head[1:17])))
     return int.from_bytes(head[1:5], "big") if head[:1] == _BY_ID and len(head) >= 5 else None
@@ -63,7 +63,7 @@ def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
 
 
 def _place(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Read the place of a message; return it and where it ends."""
+    """Read the place of a message. Return it, and where it ends."""
     count, at = _varint(data, at)
     if count == 0:
         return (0,), at

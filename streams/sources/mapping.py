@@ -1,4 +1,4 @@
-"""A mapping at work: from a source record to the fields of a record that trueup knows."""
+"""Applies a mapping: from a source record to the fields of a record that trueup knows."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -25,7 +25,7 @@ class Mapping:
 
     Raises ValueError if the mapping is invalid; the message says which field, and what is allowed.
 
-    ``schemas``: the schemas that records name; they must be loaded before, see `lacking`.
+    ``schemas``: the schemas that records name. They must be loaded before, see `lacking`.
     """
 
     def __init__(self, source: Source, schemas: Schemas | None = None) -> None:
@@ -43,7 +43,7 @@ class Mapping:
             source.role, {name: spec for name, spec in table.items() if name in FIELDS[source.role]}
         )
         self._forecasts = source.role == FORECAST
-        #: What goes on from its records to their answers.
+        #: What is copied from its records to their answers.
         self.carrier = carrying.compiled(table, compiler.value) if self._forecasts else Carrier(())
         self._carries = bool(self.carrier.reads)
         self._carries_headers = bool(self.carrier.patterns)
@@ -54,7 +54,7 @@ class Mapping:
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
-        # A value that is too long is not read, not even for this.
+        # A value that is too long is not read, not even for its schema.
         found = [] if not value or len(value) > self._longest else [self._format.lacking(value, headers)]
         if key and self._key is not None and len(key) <= self._longest_key:
             found.append(self._key.lacking(key, headers))
@@ -69,7 +69,7 @@ class Mapping:
 
         Missing fields are left out, and the decoder reports them. Values have the types of JSON.
 
-        ``value``, ``key``, ``headers``, ``topic`` and ``timestamp``: as they came; the timestamp is Kafka's, ms.
+        ``value``, ``key``, ``headers``, ``topic`` and ``timestamp``: those of the record; the timestamp is Kafka's, ms.
         """
         envelope: Envelope | None = None
         record: Any = None
@@ -78,10 +78,10 @@ class Mapping:
                 raise Unfit("oversized", f"the value has {len(value)} bytes, more than {self._longest}")
             try:
                 record = _loads(value) if self._is_json and value else self.decoded(value, headers)
-            except orjson.JSONDecodeError:  # mostly because of a frame before the value
+            except orjson.JSONDecodeError:  # mostly there is a frame before the value
                 record = self.decoded(value, headers)
             if type(record) is not dict:
-                raise Unfit("not_object", f"the value is no object: {short(record)}")
+                raise Unfit("not_object", f"the value is not an object: {short(record)}")
             said: Any = key
             if key is not None and self._key is not None:
                 said = self._decoded_key(self._key, key, headers)
@@ -106,7 +106,7 @@ class Mapping:
         return made
 
     def decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
-        """Decode a value without mapping it; raises Unfit if it does not have the format."""
+        """Decode a value without mapping it; raises Unfit if it is not of the format."""
         if value is None:
             raise Unfit(PASSED, "the record has no value: it is a tombstone")
         if not value:
@@ -119,7 +119,7 @@ class Mapping:
         return of.decode(key, headers)
 
     def _add(self, made: dict[str, Any], record: dict[str, Any], envelope: Envelope) -> None:
-        """Add the revision of a precedence, and what is carried."""
+        """Add the revision number that a precedence gives, and what is carried."""
         if self._precedence:
             made["revision"] = self._revision(made.get("revision"), made.get("ts", envelope[3]))
         if self._carries or (envelope[1] and self._carries_headers):
@@ -128,7 +128,7 @@ class Mapping:
                 made["carried"] = carried
 
     def _left(self, record: Any, envelope: Envelope | None) -> dict[str, Any] | None:  # noqa: ANN401 - what was decoded
-        """Return the readable fields of a forecast that has unreadable ones."""
+        """Return the readable fields of a forecast in which others are unreadable."""
         if not self._forecasts or envelope is None:
             return None
         made: dict[str, Any] = {}
@@ -145,7 +145,7 @@ class Mapping:
         return made
 
     def _revision(self, number: Any, ts: int) -> int:  # noqa: ANN401 - whatever stands there
-        """Return a revision number by which a higher precedence wins, then the record's own number or its second."""
+        """Return a revision number. By it, the higher precedence wins, then the record's own number or its second."""
         if number is None:
             number = ts // 1000 - PRECEDENCE_SECONDS
             if not 0 <= number < 1 << PRECEDENCE_BITS:
@@ -159,11 +159,11 @@ _FILTERED: Final = Refusal(PASSED, "when does not hold")
 
 
 def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
-    """Return a test, from ``when``, whether a record belongs to the source; None if all do.
+    """Return a test, made from ``when``, whether a record belongs to the source; None if all records do.
 
     Raises ValueError if it is not a table of filters.
 
-    ``table``: by reference, the wanted value: a value, one of a list, or a table of ``not``, ``exists``, ``min``,
+    ``table``: what is wanted, by reference: a value, a list of values, or a table of ``not``, ``exists``, ``min``,
       ``max``.
     ``reference``: compiles references.
     """
@@ -180,7 +180,7 @@ def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
 
 
 def _test(path: str, wanted: Spec) -> Callable[[Any], bool]:
-    """Return a test of a value: equal to one value, or to one of several; or a table of tests."""
+    """Return a test whether a value equals one value or one of several, or passes a table of tests."""
     if not isinstance(wanted, dict):
         among = wanted if isinstance(wanted, list) else [wanted]
         if not all(type(one) in (str, int, float, bool) for one in among):
@@ -206,7 +206,7 @@ def _named(path: str, name: str, given: Spec) -> Callable[[Any], bool]:
 
 
 def _compared(value: Any) -> object:  # noqa: ANN401 - whatever stands there
-    """Return the form of a value for comparison: numbers by value, all else by text, so that true is not 1."""
+    """Return a value in the form in which it is compared: numbers by value, others by text, so that true is not 1."""
     if type(value) in (int, float):
         return value
     return text(value)

@@ -1,4 +1,4 @@
-"""Sources, and who reads each: the worker itself, or the intake, which writes to the input topics of the worker."""
+"""Who reads each source: the worker itself, or the intake, which writes to the worker's input topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from streams.sources.fields import FORECAST, OUTCOME
 
-#: Consequence if forecasts come another way than their labels.
+#: What happens if forecasts do not come by the same way as their labels.
 UNROUTED: Final = (
     "Labels that come through intake find no forecast that it did not write; with silence that is learnt as a good "
     "one. Send forecasts to the topic of a source, too: see docs/how-to/decide.md"
@@ -28,7 +28,7 @@ class Source:
     role: str
     #: Names of topics.
     topics: tuple[str, ...]
-    #: The table of the mapping in the file, without name and topics.
+    #: Its table in the file, without name and topics.
     table: Mapping[str, Any] = field(compare=False)
 
 
@@ -42,7 +42,7 @@ class Mode(NamedTuple):
 
 
 def routed(modes: Sequence[Mode], role: str) -> bool:
-    """Whether intake reads records of a role."""
+    """Whether intake reads sources of a role."""
     return any(mode.source.role == role and not mode.direct for mode in modes)
 
 
@@ -58,10 +58,10 @@ def read_directly(modes: Sequence[Mode], topics: tuple[str, str]) -> dict[int, t
 def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
     """Return how each topic of each source is read, in the order of the file.
 
-    A worker reads one topic of forecasts and one of outcomes. A source that is one of them is read there.
+    A worker reads one topic of forecasts and one of outcomes. If a source is one of these topics, the worker reads it.
 
-    Raises ValueError if a topic is read in the other role, a source for the intake has a scope, or the worker would map
-    what the intake has mapped.
+    Raises ValueError if a topic is read in the other role, if a source for the intake has a scope, or if the worker
+    would map what the intake has already mapped.
 
     ``forecasts`` and ``outcomes``: the worker's input topics.
     """

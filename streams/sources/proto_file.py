@@ -1,4 +1,4 @@
-"""Compiles ``.proto`` files: every registry gives a Protobuf schema as such text, only some give its descriptor."""
+"""Compiles ``.proto`` files. Every registry gives a Protobuf schema as such text; only some give its descriptor."""
 
 import re
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _WELL_KNOWN: Final = Path(grpc_tools.__file__).parent / "_proto"
 
 
 def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
-    """Compile files, given by name and text, by protoc; return descriptors of them and their imports, imports first.
+    """Compile files, given by name and text, with protoc. Return their and their imports' descriptors, imports first.
 
-    In each message, entries of maps come behind all other messages, so that indices agree with Confluent's serializer
+    In each message, entries of maps come after all other messages, so that indices agree with Confluent's serializer
     for Java.
 
     Raises ValueError if protoc refuses a file; protoc writes to stderr what is wrong.

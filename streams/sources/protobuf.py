@@ -1,4 +1,4 @@
-"""Protobuf: values behind the id of their schema in a registry, or of one message that the source gives."""
+"""Protobuf: values after the id of their schema in a registry, or values of one message that the source gives."""
 
 import base64
 import binascii
@@ -33,8 +33,8 @@ _WELL_KNOWN: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 }
-#: Errors of Protobuf's library for a wrong value, or for a wrong schema that it accepted: a map whose entries have no
-#: ``value`` gives a KeyError.
+#: Errors that Protobuf's library raises for a wrong value, or for a wrong schema that it accepted: a map whose entries
+#: have no ``value`` gives a KeyError.
 _MALFORMED: Final = (
     DecodeError,
     json_format.Error,
@@ -56,8 +56,8 @@ class Protobuf:
 
     Raises ValueError if the schema is invalid, or has no such message.
 
-    ``schema, message``: a FileDescriptorSet in base64 and the full name of the one message of all values, which then
-      have no id; None: each names its own.
+    ``schema, message``: a FileDescriptorSet in base64, and the full name of the message that all values are; values
+      then have no id. None: each value names its own.
     ``header``: name of the header that may hold the id.
     """
 
@@ -67,11 +67,11 @@ class Protobuf:
         self._fixed = None if schema is None else _of_set(schema, message or "")
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
-        """Return the id of a schema that has to be loaded first; None if there is none."""
+        """Return the id of a schema that has to be loaded before; None if there is none."""
         return None if self._fixed is not None else self._files.lacking(framing.schema_of(data, headers, self._header))
 
     def decode(self, data: bytes, headers: Headers) -> dict[str, Any]:
-        """Return what bytes say; see `streams.sources.formats.Format`."""
+        """Return what bytes mean; see `streams.sources.formats.Format`."""
         made, payload = self._fixed, data
         if made is None:
             schema, place, payload = framing.split(data, headers, self._header, placed=True)
@@ -88,9 +88,9 @@ class Protobuf:
 
 
 def _require_known(message: Message) -> None:
-    """Raise Unfit if unknown fields show that this is another message: its missing fields would pass for defaults.
+    """Raise Unfit if all fields are unknown, which shows that this is another message: it would seem to have defaults.
 
-    Unknown fields alone may come from a later version of the message, but then some field is known.
+    A later version of the message may also have unknown fields, but then some field is known.
     """
     known = cast("Descriptor", message.DESCRIPTOR)
     unknown = UnknownFieldSet(message)
@@ -146,7 +146,7 @@ def _descriptor(text: str, name: str) -> FileDescriptorProto:
 
 
 def _closed(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return files without their imports of others, such as those that only define options."""
+    """Return files without imports of others, for example of those that only define options."""
     known = {*_WELL_KNOWN, *(file.name for file in files)}
     for file in files:
         there = [name for name in file.dependency if name in known]

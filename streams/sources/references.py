@@ -1,4 +1,4 @@
-"""References of a mapping: where in a source record a value stands.
+"""References of a mapping: where a value is in a source record.
 
 =====================  ===============================================================================================
 ``a.b[0].c``           a path into the value; a name with other characters stands in double quotes: ``"a.b".c``
@@ -22,20 +22,20 @@ from uuid import UUID
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-#: What comes with a value: the decoded key, headers, topic, and the Kafka timestamp, ms. It is a plain tuple, which
-#: takes a tenth of the time of a named one.
+#: What comes with a value: the decoded key, headers, topic, and Kafka timestamp, ms. A plain tuple takes a tenth of the
+#: time of a named one.
 Envelope = tuple[Any, Headers, str, int]
 
 
 class KafkaTime(int):
-    """A Kafka timestamp: always ms, whatever the unit of other times is."""
+    """A Kafka timestamp. It is always in ms, whatever the unit of other times is."""
 
 
 #: Reads something from a decoded value and its envelope.
 Read = Callable[[Any, Envelope], Any]
 
 _STEP: Final = re.compile(r'(?:^|\.)(?:"((?:[^"\\]|\\.)*)"|([^.\[\]{}"@\s][^.\[\]{}"]*))|\[(\d{1,6})\]')
-#: A brace of a template, a reference in braces, or what is wrong: a brace that closes nothing, or is not closed.
+#: Matches a brace of a template, a reference in braces, or an error: a brace that closes nothing, or is not closed.
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^}]*\}?|\})")
 _KEY, _HEADER, _TOPIC, _TIMESTAMP = "@key", "@header.", "@topic", "@timestamp"
 _EXAMPLE: Final = "a path such as a.b[0].c, or @key, @header.NAME, @topic, @timestamp"
@@ -47,7 +47,7 @@ def reader(reference: str) -> Read:
 
 
 def plain(reference: str) -> str | None:
-    """Return the name if a reference is only a name, as most are; else None."""
+    """Return the name if a reference is only a name, as most are; otherwise None."""
     if "{" in reference or reference.startswith("@"):
         return None
     path = steps(reference)
@@ -158,7 +158,7 @@ def _template(template: str) -> Read:
 
 
 def text(value: object) -> str | None:
-    """Return a text, whole number, truth value, date, UUID, or bytes in UTF-8 as text; None for all else.
+    """Return a text, integer, truth value, date, UUID, or UTF-8 bytes as text; None for anything else.
 
     A number with a fraction has no unique text: 0.1 and 1e-1 are the same.
     """

@@ -3,11 +3,11 @@
 from reprlib import Repr
 from typing import Any, Final, NamedTuple
 
-#: The reason of a record that the mapping says to pass over.
+#: The reason of a record that the mapping says to skip.
 PASSED: Final = "passed"
-#: Most characters of a value in a message.
+#: The most characters of a value in a message.
 _SHORT: Final = 60
-#: Shows only the first part of a value, which may be long, or nest a thousand levels.
+#: Shows only the beginning of a value, which may be long or nest a thousand levels.
 _SHOWN: Final = Repr()
 _SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = 4 * _SHORT
 _SHOWN.maxdict = _SHOWN.maxlist = _SHORT
@@ -26,12 +26,12 @@ class Refusal(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the mapping says to pass the record over. It is counted and is no dead letter."""
+        """Whether the mapping says to skip the record. It is counted, but is no dead letter."""
         return self.reason == PASSED
 
 
 class Unfit(Exception):  # noqa: N818 - carries a reason out of the mapping
-    """A source record cannot be read; the arguments are those of a `Refusal`."""
+    """A source record cannot be read. The arguments are those of a `Refusal`."""
 
 
 def short(value: object) -> str:

@@ -1,7 +1,7 @@
 """A schema registry with Confluent's REST interface: its address, and requests for schemas.
 
 The interface is that of https://docs.confluent.io/platform/current/schema-registry/develop/api.html; other registries
-(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested: it always gives Protobuf as
+(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested. It always gives Protobuf as
 text, has no GUIDs, and compares schemas letter by letter unless normalization is requested. Older registries, such as
 Hortonworks Registry 0.9.1, refuse unknown fields, so the default type, Avro, is not sent.
 """
@@ -30,12 +30,12 @@ AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 SECONDS: Final = 10.0
 #: Longest answer, bytes.
 LONGEST: Final = 16 << 20
-#: Most schemas to which one refers, directly or not, and the longest chain of references.
+#: The most schemas to which one schema refers, directly or not; and the longest chain of references.
 _MOST, _DEEPEST = 1000, 100
-#: Statuses for missing permission, and statuses for a refused schema, which do not change by themselves.
+#: Statuses for missing permission; and statuses for a refused schema, which do not change by themselves.
 _FORBIDDEN: Final = (401, 403)
 _REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
-#: Statuses for what is not there: Confluent's registry and others refuse an id that cannot exist.
+#: Statuses for what does not exist. Confluent's registry and others refuse an id that cannot exist.
 _ABSENT: Final = (400, 404, 422)
 #: A path that every registry answers, for any user.
 _TYPES: Final = "schemas/types"
@@ -51,7 +51,7 @@ class RegistryForbiddenError(RegistryError):
 
 
 class RefusedError(ValueError):
-    """The registry refuses a schema, or does not allow registering it; the message says why."""
+    """The registry refuses a schema, or does not allow this user to register it; the message says why."""
 
 
 class _IncompleteError(Exception):
@@ -63,9 +63,9 @@ class Fetched(NamedTuple):
 
     #: `AVRO`, `PROTOBUF`, or another kind that is not read.
     kind: str
-    #: The schema; for Protobuf a FileDescriptorProto in base64 if the registry gives one, else the file's text.
+    #: The schema. For Protobuf, a FileDescriptorProto in base64 if the registry gives one, otherwise the file's text.
     text: str
-    #: The schemas to which it refers, by name; each comes after its own references.
+    #: The schemas to which it refers, by name. Each comes after those to which it refers itself.
     references: tuple[tuple[str, str], ...]
 
 
@@ -107,7 +107,7 @@ class Registry:
     def context(self) -> ssl.SSLContext:
         """The TLS context, which verifies names and certificates.
 
-        Raises ValueError if a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or has the wrong content.
         """
         return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile))
 
@@ -136,7 +136,7 @@ class Registry:
         )
 
     async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
-        """Return a schema with all its references; None if the registry lacks it or one of them.
+        """Return a schema with all schemas to which it refers; None if the registry lacks one of them.
 
         Raises RegistryError if the registry cannot be reached, or its answer is invalid.
         """
@@ -153,7 +153,7 @@ class Registry:
         seen: set[str] = set()
 
         async def collect(found: Mapping[str, Any], depth: int) -> None:
-            """Add the references of a schema, each after its own."""
+            """Add the references of a schema, each after its own references."""
             for name, place in _references(found):
                 if name in seen:
                     continue
@@ -179,22 +179,22 @@ class Registry:
         try:
             known = (await self._ask(session, _TYPES))[0] not in _ABSENT
         except RegistryError:
-            known = True  # it may be one
+            known = True  # it may be a registry
         if not known:
             raise RegistryError(
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
     async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Register an Avro schema under a subject, and return its id; an existing one, if it is registered already.
+        """Register an Avro schema under a subject and return its id. If it is registered already, return that id.
 
-        Raises RefusedError if it is not compatible with the subject's schemas, or registering is not allowed.
+        Raises RefusedError if the schema is not compatible with those of the subject, or if registering is not allowed.
         Raises RegistryError as `fetch`.
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
     async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Return the id of an Avro schema under a subject, whatever its formatting; register nothing.
+        """Return the id of an Avro schema under a subject, however it is formatted. Nothing is registered.
 
         Raises RefusedError if it is not registered there, or the subject may not be read.
         Raises RegistryError as `fetch`.
@@ -202,7 +202,7 @@ class Registry:
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
-        """Return the latest version of a subject; None if there is none.
+        """Return the latest schema of a subject; None if there is none.
 
         Raises RegistryForbiddenError if the subject may not be read.
         Raises RegistryError as `fetch`.
@@ -217,7 +217,7 @@ class Registry:
         raise (RefusedError if status in _REFUSED else RegistryError)(f"{told}: {message}" if message else told)
 
     async def _get(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any] | None:
-        """Return the object at a path; None if the status says that it does not exist."""
+        """Return the object at a path; None if the status says that there is none."""
         status, told, said = await self._ask(session, path)
         if status in _ABSENT:
             return None
@@ -228,9 +228,9 @@ class Registry:
         return said
 
     async def _ask(self, session: aiohttp.ClientSession, path: str, schema: str | None = None) -> tuple[int, str, Any]:
-        """Return the status of an answer, the status in words, and its JSON; None if a refusal has none.
+        """Return an answer's status, the status in words, and its JSON; None if a refusal has no JSON.
 
-        ``schema``: to post; None: nothing is posted.
+        ``schema``: is posted, unless it is None.
         """
         url = self._url(path)
         method, given = ("GET", None) if schema is None else ("POST", {"schema": schema})
@@ -240,7 +240,7 @@ class Registry:
                 said = orjson.loads(body) if answer.status == 200 else _refusal(body)
                 return answer.status, f"{url} answered {answer.status} {answer.reason}", said
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            words = str(exc).replace(" ssl:default", "")  # aiohttp writes this for connections without TLS, too
+            words = str(exc).replace(" ssl:default", "")  # aiohttp also writes this for connections without TLS
             raise RegistryError(f"{url} cannot be asked: {words or type(exc).__name__}") from exc
 
     def _url(self, path: str) -> str:
@@ -266,7 +266,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _references(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return name and path of each schema that one refers to directly."""
+    """Return the name and path of each schema to which one refers directly."""
     references = found.get("references") or []
     try:
         return [

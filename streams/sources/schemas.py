@@ -1,6 +1,6 @@
-"""The schemas that records name by id: fetched once, and kept.
+"""The schemas that records name by id. Each is fetched once, and kept.
 
-Reading a record is pure, so its schema is fetched before: `Schemas.load` waits until the registry has answered for
+Reading a record is pure, so its schema is fetched before that: `Schemas.load` waits until the registry has answered for
 every id, with the schema or with its absence.
 """
 
@@ -14,10 +14,10 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import Fetched, Registry, SchemaId
 from streams.sources.wait import Wait
 
-#: How long a missing schema is remembered, s, and most that are remembered.
+#: How long it is remembered that a schema is missing, s; and for how many schemas.
 UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
-#: Most schemas asked for at once: many ids that do not exist must not delay all records.
+#: The most schemas requested at once: many ids that do not exist must not delay all records.
 AT_ONCE: Final = 16
 
 Made = TypeVar("Made")
@@ -26,16 +26,16 @@ Made = TypeVar("Made")
 class Schemas:
     """The answers of a registry.
 
-    ``registry``: None: nothing may be loaded.
+    ``registry``: where to ask; None: nothing may be loaded.
     """
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
-        #: Questions that it has not answered yet.
+        #: Questions that the registry has not answered yet.
         self.wait = Wait()
 
         self._known: dict[SchemaId, Fetched] = {}
-        #: Ids without a schema, each with the time until which that is remembered.
+        #: Ids without a schema, each with the time until which this is remembered.
         self._unknown: dict[SchemaId, float] = {}
 
     def get(self, schema: SchemaId) -> Fetched | None:
@@ -47,7 +47,7 @@ class Schemas:
         return schema not in self._known and self._unknown.get(schema, 0.0) <= monotonic()
 
     async def load(self, schemas: Iterable[SchemaId] | Mapping[SchemaId, str]) -> None:
-        """Ask for schemas until the registry has answered; log it while it does not.
+        """Ask for schemas until the registry has answered. While it does not answer, log that.
 
         ``schemas``: ids, with the names of the sources whose records name them, if known.
         """
@@ -74,13 +74,13 @@ class Schemas:
         if found is not None:
             self._known[schema] = found
             return
-        if len(self._unknown) >= _MOST_UNKNOWN:  # records choose the ids, so these must not fill memory
+        if len(self._unknown) >= _MOST_UNKNOWN:  # records choose the ids, so these must not fill the memory
             self._unknown.clear()
         self._unknown[schema] = monotonic() + UNKNOWN_SECONDS
 
 
 class KnownSchemas(dict[SchemaId, Made]):
-    """Objects made of schemas that records name, each once; an error in a schema is found once, too.
+    """Objects made from schemas that records name. Each is made once; an error in a schema is also found only once.
 
     ``kind``: required kind of schema.
     ``make``: makes the object of a schema; raises ValueError or TypeError.
@@ -92,11 +92,11 @@ class KnownSchemas(dict[SchemaId, Made]):
         self._refused: dict[SchemaId, Unfit] = {}
 
     def lacking(self, schema: SchemaId | None) -> SchemaId | None:
-        """Return the id if its schema has to be loaded first; else None."""
+        """Return the id if its schema has to be loaded before; otherwise None."""
         return schema if schema is not None and self._schemas.lacks(schema) else None
 
     def __missing__(self, schema: SchemaId) -> Made:
-        """Make the object of a schema; raises Unfit if it cannot be made."""
+        """Make the object for a schema; raises Unfit if it cannot be made."""
         fetched = self._schemas.get(schema)
         if fetched is None:  # the registry may have it later
             raise Unfit("schema", f"the registry has no schema {schema}")

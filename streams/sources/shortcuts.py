@@ -1,7 +1,7 @@
-"""Shortcuts for fields that most records have in the wanted form: under one name, and with the field's own type.
+"""Shortcuts for fields that are, in most records, in the wanted form: under one name, and of the field's own type.
 
-Such a value is taken without the two calls of a reader, which are a third of a mapping's cost. Any other value is read
-by the mapping.
+Such a value is taken without the two calls of a reader, which take a third of a mapping's time. The mapping reads any
+other value.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from streams.sources import specs, transforms
 from streams.sources.references import plain
 from streams.sources.specs import Spec
 
-#: Kinds of values: none; text; a finite number; a number on a scale; a time in ms; text that stands for a label.
+#: Kinds of values: none; text; finite number; number on a scale; time in ms; text that stands for a label.
 NOTHING: Final = 0
 TEXT: Final = 1
 NUMBER: Final = 2
@@ -30,7 +30,7 @@ _KINDS: Final = {
     "revision": NUMBER,
 }
 _LARGEST: Final = 1.7976931348623157e308
-#: Name of the field in the record, its kind, begin and width of the scale, and labels by text.
+#: Name of the field in the record, its kind, the scale's begin and width, and labels by text.
 Shortcut = tuple[str, int, float, float, Mapping[str, Any]]
 NONE: Final[Shortcut] = ("", NOTHING, 0.0, 1.0, {})
 
@@ -58,7 +58,7 @@ def shortcut(field: str, spec: Spec) -> Shortcut:
 
 
 def taken(found: Any, kind: int, low: float, width: float, labels: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the field
-    """Return the field's value if it has the wanted form, else None; the caller checks texts."""
+    """Return the field's value if it has the wanted form, otherwise None. The caller checks texts."""
     if kind == LABEL:
         return labels.get(found) if type(found) is str else None
     if kind == MS:

@@ -7,14 +7,14 @@ from streams.sources import transforms
 from streams.sources.refusal import PASSED, Unfit, short
 from streams.sources.transforms import Transform
 
-#: A part of the file, not checked yet.
+#: A part of the file that has not been checked yet.
 Spec = Any
-#: Keys that every field may have for the place of its value.
+#: Keys that every field may have, for the place of its value.
 _PLACE: Final = ("path", "constant", "default")
 
 
 def references(path: Spec) -> list[str]:
-    """Return paths as a list; the first that has a value will count; raises ValueError."""
+    """Return paths as a list; raises ValueError. For each record, the first path with a value counts."""
     given = path if isinstance(path, list) else [path]
     if not given or not all(isinstance(each, str) and each for each in given):
         raise ValueError(f"a path is text such as a.b[0].c, or a list of them, got {path!r}")
@@ -32,7 +32,7 @@ def table(spec: Spec, *allowed: str) -> dict[str, Spec]:
 
 
 def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
-    """Return a table, checked for settings that are not allowed; raises ValueError."""
+    """Return a table whose settings are all allowed; raises ValueError."""
     if not isinstance(spec, dict):
         raise ValueError(f"is a table of {', '.join(allowed)}, got {short(spec)}")  # noqa: TRY004 - as above
     known(spec, allowed)
@@ -40,14 +40,14 @@ def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
 
 
 def known(table: Iterable[str], allowed: Iterable[str], what: str = "") -> None:
-    """Raise ValueError if a table has a setting that is not allowed; ``what``: name of the table, and a space."""
+    """Raise ValueError if a table has a setting that is not allowed. ``what``: name of the table, then a space."""
     for name in table:
         if name not in allowed:
             raise ValueError(f"{what}has no setting {name!r}; there are: {', '.join(allowed)}")
 
 
 def checked(transform: Transform, value: Spec) -> Spec:
-    """Return a value of the file that replaces one of a record; raises ValueError if it is not allowed."""
+    """Return a value in the file that stands for one in a record; raises ValueError if it is not allowed."""
     if type(value) is int and abs(value) > 2**53:
         raise ValueError(f"{value} is too large to be exact")
     try:

@@ -22,9 +22,9 @@ SCALES: Final[Mapping[str, tuple[float, float]]] = {"probability": (0, 1), "perc
 LOG_ODDS: Final = "log-odds"
 #: Ms in each unit of time.
 UNITS: Final[Mapping[str, float]] = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
-#: Words of a table of labels: *pass over*, and *any other value*.
+#: Words in a table of labels: *skip the record*, and *any other value*.
 SKIP, OTHER = "skip", "*"
-#: Times that a number in an unknown unit probably means, ms: 1990 to 2100.
+#: Times that a number in an unknown unit probably means: from 1990 to 2100, in ms.
 _PLAUSIBLE: Final = (631_152_000_000, 4_102_444_800_000)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -105,7 +105,7 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
             found = None
         if found is None or not 0 <= found <= LATEST:
             how = f" as {form}" if form else ""
-            why = f"{field} is {short(value)}, which is no time{how} from 1970 to 9999{_hint(value, unit)}"
+            why = f"{field} is {short(value)}, which is not a time{how} from 1970 to 9999{_hint(value, unit)}"
             raise Unfit("timestamp", why)
         return found
 
@@ -113,7 +113,7 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
 
 
 def _hint(value: Any, unit: str | None) -> str:  # noqa: ANN401 - whatever stands there
-    """Return a hint at the unit that a wrong time seems to have; empty if none fits."""
+    """Return a hint about the unit that a wrong time seems to have; empty if no unit fits."""
     if type(value) in (int, float, Decimal) or (type(value) is str and _DIGITS.fullmatch(value)):
         number = abs(float(value))
         for each, factor in UNITS.items():
@@ -131,8 +131,8 @@ def _ms(at: datetime, zone: tzinfo) -> int:
 def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
     """Return a converter to labels.
 
-    ``table``: the label by the text of the value; None: pass the record over. Without a table the label is a number or
-    a truth value.
+    ``table``: the label for each text of a value; None: skip the record. Without a table the label is a number or a
+    truth value.
     """
     if table is None:
         number = numbers("label", field)
@@ -155,6 +155,6 @@ def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
 
 
 def ranged(low: float, high: float, field: str) -> Transform:
-    """Return a function that scales a number of a range to a feature in [-1, 1]; values outside count as its ends."""
+    """Return a function that scales a number from a range to a feature in [-1, 1]. Values outside count as its ends."""
     number, middle, half = numbers("features", field), (low + high) / 2, (high - low) / 2
     return lambda value: min(1.0, max(-1.0, (number(value) - middle) / half))

@@ -1,4 +1,4 @@
-"""Waits for the registry: asks again until it answers, and reports how long that takes."""
+"""Waits for the registry: asks until it answers, and reports how long that takes."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from streams.sources.registry import RegistryError
 
 log = logging.getLogger("trueup")
 
-#: Pause before the registry is asked again, s: the first, and the longest.
+#: Pause before the registry is asked again, s: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 #: The state of a process that waits, in words.
 WAITING: Final = "waiting for the schema registry"
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 class Wait:
-    """Questions that the registry has not answered yet; any thread may ask `seconds`."""
+    """Questions that the registry has not answered yet. Any thread may ask `seconds`."""
 
     def __init__(self) -> None:
-        #: Subject of each question that failed once, and when it was first asked, s of a monotonic clock.
+        #: Subject of each question that has failed once, and when it was first asked, s of a monotonic clock.
         self._began: list[tuple[float, str]] = []
 
     @property
     def seconds(self) -> float:
-        """How long the oldest question has waited, s; 0 if none does. A question counts once it has failed."""
+        """How long the oldest question has waited, s; 0 if none waits. A question counts once it has failed."""
         return max((monotonic() - began for began, _ in tuple(self._began)), default=0.0)
 
     @property
@@ -39,7 +39,7 @@ class Wait:
     async def answer(self, ask: Callable[[], Awaitable[T]], about: str, whose: str = "") -> T:
         """Ask until there is an answer, and return it.
 
-        ``ask``: asks once; `RegistryError` says that asking again may help, anything else is raised.
+        ``ask``: asks once. After a `RegistryError`, it is called again. Any other error is raised.
         ``about``: subject of the question, for the log and the probes.
         ``whose``: sources whose records need the answer, for the log only.
         """

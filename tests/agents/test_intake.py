@@ -527,7 +527,7 @@ async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch:
         await look()
     for topic, other, error, says in (
         ("forecasts", ("6f", 3), PartitionsError, "forecasts has 3 partitions, and had 2"),
-        ("scores.v3", ("70", 2), DataLossError, r"scores\.v3 was deleted and made anew"),
+        ("scores.v3", ("70", 2), DataLossError, r"scores\.v3 was deleted and recreated"),
     ):
         scene.identities[topic] = Metadata("cluster", topic, *other)
         with pytest.raises(error, match=says):

@@ -134,8 +134,8 @@ def test_what_is_said_ten_times_a_second_is_written_once_a_minute_with_how_often
     assert [line["message"] for line in lines(stream)] == [
         "broker 1 is away",
         "broker 2 is away",
-        "broker 1 is away (and 599 times more since this was written last)",
-        "broker 2 is away (and 599 times more since this was written last)",
+        "broker 1 is away (and 599 times more since this was last written)",
+        "broker 2 is away (and 599 times more since this was last written)",
         "ready",
         "ready",
     ]

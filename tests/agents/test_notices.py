@@ -97,7 +97,7 @@ def test_raw_scores_that_are_served_again_are_an_event_and_a_warning_and_late_la
         notices.overdue("cards", events)
     notices.tell()
     began, ended, late = (each["line"] for each in sorted(held(settings), key=lambda each: each["at"]))
-    assert began.startswith("cards, partition 3: raw scores are served from now on, as most forecasts get no label")
+    assert began.startswith("cards, partition 3: raw scores are served from now on, because most forecasts")
     assert ended.startswith("cards, partition 3: what was learnt is served again")
     assert late.startswith("labels of cards that came after silence had answered for them: 5. Until a label comes")
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [began, late]

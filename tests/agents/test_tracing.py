@@ -15,5 +15,5 @@ def test_without_the_packages_or_a_receiver_there_are_no_spans(
     assert Spans.wanted(Settings(), {}) is None
     assert not caplog.records
     assert Spans.wanted(Settings(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}) is None
-    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, and no spans are sent" in caplog.text
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, but no spans are sent" in caplog.text
     assert "pip install 'trueup[tracing]'" in caplog.text

@@ -309,7 +309,7 @@ def test_topics_create_makes_what_is_missing_and_says_so(trueup: Trueup) -> None
     asked = {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
     assert calls["create"].how[0][1] == {**asked, "dry_run": False}
     assert calls["check"].how[0][1] == {"as_worker": False, **asked}
-    assert ended == (0, "made: forecasts, outcomes\nall topics are as they must be\n", "")
+    assert ended == (0, "made: forecasts, outcomes\nall topics are as they should be\n", "")
 
 
 def test_a_topic_that_was_lost_is_made_as_wide_as_the_others(trueup: Trueup) -> None:
@@ -328,7 +328,7 @@ def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: True
         assert [given[0].app_id for given, _ in create.how] == stages
 
 
-WELL = "topics are as they must be\n"
+WELL = "topics are as they should be\n"
 
 
 @pytest.mark.parametrize(

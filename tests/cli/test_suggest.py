@@ -106,7 +106,7 @@ CASES: Final[dict[str, tuple[Fraud, float | None, int, int, str]]] = {
     "frauds are told before the rest": (fraud.make(ALL), None, 45, 50, "Half of the outcomes of 1 come within"),
     "all come at one age": (fraud.make(TWENTY_DAYS), None, 0, 22, "No label comes sooner than the others"),
     "two of three lack, and why is not known": (reported(ALL, a_third), None, 45, 50, "silence stands for neither"),
-    "analysts look at high scores": (reported(ALL, looked_at), 0.0, 45, 50, "Zeros are told only of higher scores"),
+    "analysts look at high scores": (reported(ALL, looked_at), 0.0, 45, 50, "Zeros are reported only for higher"),
     "the score chooses": (chosen(lambda high, *_: high), None, 45, 50, NEVER),
     "it does, but for a few": (chosen(lambda high, _, draw: high | (draw < 0.02)), None, 45, 50, NEVER),
     "high scores and most ones": (chosen(lambda high, one, draw: high | (one & (draw < 0.7))), 0.0, 45, 50, "Zeros"),

@@ -71,9 +71,9 @@ def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(plan: P
 @pytest.mark.parametrize(
     ("ts", "said"),
     [
-        ('"27/11/2026 18:00"', 'which is no time from 1970 to 9999; set format = "%d/%m/%Y %H:%M" for ts'),
+        ('"27/11/2026 18:00"', 'which is not a time from 1970 to 9999; set format = "%d/%m/%Y %H:%M" for ts'),
         ('"05/11/2026"', 'set format = "%d/%m/%Y" or format = "%m/%d/%Y" for ts'),
-        ('"yesterday"', "which is no time from 1970 to 9999"),
+        ('"yesterday"', "which is not a time from 1970 to 9999"),
         ("4102444800000", "ts says 2100-01-01 00:00:00 UTC, more than 300 s (TRUEUP_AHEAD_SECONDS) ahead of the Kafka"),
     ],
 )

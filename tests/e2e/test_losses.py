@@ -40,7 +40,7 @@ def test_a_topic_that_was_made_anew_is_noticed_and_is_served_under_another_id(wo
     w.serve(forecasts(0, 200))
     asyncio.run(remade(w))
     w.send(forecasts(200, 700))  # more than the fence says
-    w.refused(FAILED, "was deleted and made anew")
+    w.refused(FAILED, "was deleted and recreated")
     assert w.applied()["forecasts_issued"] == 200
     asyncio.run(buried(w.bootstrap, w.name))
     heir = {"TRUEUP_APP_ID": f"{w.name}-heir"}
@@ -66,7 +66,7 @@ def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: 
     with w.worker() as worker:  # its disk has what is gone
         wait_for("the worker", worker.ready)
         assert worker.stop() == 0
-    lost = "has lost what stood before offset", "Restore a snapshot ('trueup state restore')"
+    lost = "has lost what was before offset", "Restore a snapshot ('trueup state restore')"
     shutil.rmtree(data)
     w.refused(FAILED, *lost)
     shutil.rmtree(data)

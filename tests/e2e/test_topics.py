@@ -49,14 +49,14 @@ def a_source_topic_that_does_not_exist_is_named_and_never_made(w: World, topic: 
     w.make({topic: 1})
     checked = w.command("topics", "check")
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert "all topics are as they must be" in checked.stdout
+    assert "all topics are as they should be" in checked.stdout
 
 
 def topics_that_were_not_made_as_asked_are_named(w: World) -> None:
     asked = {"partitions": 3, "replication": 3, "retention_ms": 86_400_000}
     made = w.command("topics", "create", "--partitions", "3", "--replication", "3", "--retention", "1d")
     assert made.returncode == 1
-    assert "all topics are as they must be" not in made.stdout
+    assert "all topics are as they should be" not in made.stdout
     problems = asyncio.run(topics.check(w.settings, as_worker=False, **asked))
     names = ", ".join(sorted(topic.name for topic in topics.wanted(w.settings)))
     (partitions,) = (each for each in problems if "1 partitions and were left so, 3 were asked for" in each)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from bisect import bisect_left
@@ -146,7 +147,7 @@ class Worker:
         """Ask it to stop and return its exit status. What it printed is shown where it fails, and so does the test."""
         self.process.send_signal(signal.SIGTERM)
         if status := self.process.wait(PATIENCE):
-            print(self.printed[-4000:])
+            sys.stderr.write(self.printed[-4000:])
         return status
 
 

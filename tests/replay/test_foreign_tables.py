@@ -224,7 +224,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
         (timed("2026-01-01T00:00:00[Europe/Atlantis]"), PLAIN, "names the zone 'Europe/Atlantis'; --time-zone says"),
         (timed("2026-01-01 10:00:00 EST"), PLAIN, "names the zone 'EST'; --time-zone says which it is"),
         (timed("20260101-1"), PLAIN, "20260101-1"),
-        (timed("24107"), PLAIN, "is no time from 1990 to"),  # 2026-01-01 in days since 1960, and no 2024-10-07
+        (timed("24107"), PLAIN, "is not a time from 1990 to"),  # 2026-01-01 in days since 1960, and no 2024-10-07
         (timed("03/04/2026"), PLAIN, r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         (timed("01-JAN-24 12.00.00.000000000 AM"), PLAIN, r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
         (timed("2024-001"), PLAIN, "--time-format '%Y-%j'"),
@@ -248,7 +248,7 @@ WEIGHED = Columns("p", "y", "t", weight="amount")
             replace(PLAIN, segments=("country",)),
             "row 3 has 5 cells, and the header names 6",
         ),
-        (timed("2 days 03:04:05"), PLAIN, "which is no date; --time needs a column with dates"),
+        (timed("2 days 03:04:05"), PLAIN, "which is not a date; --time needs a column with dates"),
         (
             f"{HEADER},known\n.5,1,2026-01-01,13.01.2026\n",
             replace(DATED, label_time_format="%d.%m.%Y %H:%M"),
@@ -428,7 +428,7 @@ def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     for ids, said in (
         (pa.array([1.2345678901234567e17]), "holds double, which has rounded ids"),
-        (pa.array([b"\xfe" * 16], pa.binary(16)), "is no text"),
+        (pa.array([b"\xfe" * 16], pa.binary(16)), "is not text"),
     ):
         pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": ["2026-01-01"], "id": ids}), path)
         with pytest.raises(TableError, match=said):

@@ -213,7 +213,7 @@ def test_unsorted_file_is_told(tmp_path: Path) -> None:
     assert result.out_of_order["outcomes"] > 1000
     assert any("If the file was not sorted by time, sort it" in line for line in warnings(result))
     # A topic cannot be sorted.
-    (line,) = [line for line in warnings(replace(result, manifest={"outcomes": {}})) if "stand behind" in line]
+    (line,) = [line for line in warnings(replace(result, manifest={"outcomes": {}})) if "out of time order" in line]
     assert "file" not in line
     assert "earlier record of their partition" in line
 

@@ -276,7 +276,7 @@ class Worker:
         return effects
 
 
-#: How long a batch is, and what follows: a checkpoint; what is lost with a working copy that is made anew, or reset.
+#: How long a batch is, and what follows: a checkpoint; what is lost with a working copy that is recreated, or reset.
 Plan = Sequence[tuple[int, str]]
 PLANS = st.lists(
     st.tuples(st.integers(1, 2 * SMALL_BATCH), st.sampled_from(["", "checkpoint", "killed", "lost", "reset", "twice"])),

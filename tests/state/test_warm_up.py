@@ -118,7 +118,7 @@ def test_who_is_served_raw_scores_is_told_why() -> None:
     assert words(worker.table, slow) == said
     for policy, why in (
         (Policy(), "Raw scores are served: too few labels have come to say whether most forecasts get one."),
-        (Policy(unlabelled="alike"), "Raw scores were served so far: others are served once the labels support them."),
+        (Policy(unlabelled="alike"), "Raw scores were served so far: others are served when the labels support them."),
     ):
         table, _ = lived(policy, lambda _, p: p, 30, late=1)
         assert words(table, policy).startswith(f"Warm-up. {why} Of 30 outcomes raw said 0.")

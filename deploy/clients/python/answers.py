@@ -1,4 +1,4 @@
-"""An example: read what trueup writes, JSON, or Avro with the schemas of a registry. Needs fastavro.
+"""An example: reads what trueup writes, in JSON, or in Avro with the schemas of a registry. It needs fastavro.
 
 python answers.py kafka-1:9092 http://registry:8081 calibrated
 """
@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 class Answers:
     """Turns the values of ``calibrated`` and ``resolved`` into dictionaries.
 
-    ``registry``: address of the schema registry. Each schema is asked for once.
+    ``registry``: address of the schema registry. Each schema is requested once.
     """
 
     def __init__(self, registry: str) -> None:
@@ -25,7 +25,7 @@ class Answers:
         self._schemas: dict[int, Any] = {}
 
     def __call__(self, value: bytes) -> dict[str, Any]:
-        """Return what a value says; in Avro, a field that does not apply is None, and times are datetimes."""
+        """Return what a value means. In Avro, a field that does not apply is None, and times are datetimes."""
         if value[:1] != b"\0":
             said: dict[str, Any] = json.loads(value)
             return said

@@ -1,4 +1,4 @@
-"""An example: decide by trueup's answer if it comes within a budget, else by a map, else by the raw score.
+"""An example: decides by trueup's answer if it comes in time, otherwise by a map, otherwise by the raw score.
 
 python decide.py kafka-1:9092 fraud-cards 0.31           # to `forecasts`, where outcomes go to `outcomes`
 python decide.py kafka-1:9092 fraud-cards 0.31 scores    # to a source's topic, where outcomes come through sources
@@ -30,10 +30,11 @@ class Decisions:
 
     ``brokers``: as ``host:port``.
     ``budget``: longest wait for an answer, s.
-    ``maps``: what answers after that; None: the raw score.
-    ``forecasts``: topic of the forecasts; where outcomes come through sources of intake, topic of a source, too.
+    ``maps``: answers after that; None: use the raw score.
+    ``forecasts``: topic of the forecasts. If outcomes come through sources of intake, this is the topic of a source,
+    too.
     ``calibrated``: topic of the answers.
-    ``read``: reads the value of an answer; of answers in Avro it is an `answers.Answers`.
+    ``read``: reads the value of an answer; for answers in Avro, an `answers.Answers`.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Decisions:
         self._read_value = read
         self._budget, self._maps, self._forecasts = budget, maps, forecasts
         self._producer = AIOKafkaProducer(bootstrap_servers=brokers)
-        # No group: every instance reads all answers, from now on, and takes those that it waits for.
+        # Without a group, every instance reads all answers, from now on, and takes those that it waits for.
         self._consumer = AIOKafkaConsumer(calibrated, bootstrap_servers=brokers, auto_offset_reset="latest")
         self._waiting: dict[tuple[str, str], asyncio.Future[Decision]] = {}
         self._failure: RuntimeError | None = None
@@ -58,13 +59,13 @@ class Decisions:
         """Begin to read answers."""
         await self._producer.start()
         await self._consumer.start()
-        # Where reading begins is settled before the first forecast is sent.
+        # Reading has a fixed beginning before the first forecast is sent.
         await asyncio.gather(*[self._consumer.position(each) for each in self._consumer.assignment()])
         self._reading = asyncio.create_task(self._read())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let go of the brokers."""
+        """Disconnect from the brokers."""
         self._reading.cancel()
         await self._consumer.stop()
         await self._producer.stop()
@@ -84,12 +85,12 @@ class Decisions:
             said = self._read_value(record.value)
             answer = self._waiting.pop((said["event_id"], said["stream"]), None)
             if answer is not None and not answer.done():
-                # A forecast that cannot be used is answered, too, where the streams file says on_error = "raw".
+                # A forecast that cannot be used is also answered if the streams file says on_error = "raw".
                 used = said.get("calibrated", True)
                 answer.set_result(Decision(said["p"], "calibrated" if used else f"raw: {said['reason']}"))
 
     async def decide(self, event_id: str, stream: str, p: float, segments: Mapping[str, str] | None = None) -> Decision:
-        """Return what to decide an event by; raises RuntimeError if answers cannot be read."""
+        """Return what to decide an event by. Raises RuntimeError if answers cannot be read."""
         if self._failure is not None:
             raise self._failure
         forecast = {"event_id": event_id, "stream": stream, "p": p, "segments": segments or {}}
@@ -97,7 +98,7 @@ class Decisions:
         self._waiting[event_id, stream] = answer
         try:
             async with asyncio.timeout(self._budget):
-                # Not acknowledged in time, it may still come: its outcome will be learnt, and no harm is done.
+                # If it is not acknowledged in time, it may still come. Then its outcome is learnt, which does no harm.
                 await self._producer.send(self._forecasts, json.dumps(forecast).encode(), key=stream.encode())
                 return await answer
         except TimeoutError:

@@ -1,15 +1,15 @@
-"""The calibrated probability at decision time: follows trueup's topic of maps, and applies the newest of a stream.
+"""The calibrated probability at decision time: follows trueup's topic of maps, and applies the newest map of a stream.
 
-This file stands alone: copy it. Applying a map needs the standard library, following the topic needs aiokafka or
-confluent-kafka.
+This file needs no other file: copy it. Applying a map needs only the standard library. Following the topic needs
+aiokafka or confluent-kafka.
 
     maps = Maps()
     follow(maps, "maps", bootstrap_servers="kafka-1:9092")   # in a thread of its own
     answer = maps.answer("fraud-cards", 0.31, {"country": "DE"})
     answer.p, answer.reason                                   # the raw score, and why, where there is no map
 
-What `Maps.answer` returns is within .001, in log-odds, of ``p`` on ``calibrated`` of an event that was answered by the
-same configuration and version. Within a stream and segments it keeps the order of raw scores wherever trueup does.
+What `Maps.answer` returns is within .001, in log-odds, of the ``p`` in ``calibrated`` that the same configuration and
+version answered. Within a stream and segments it keeps the order of raw scores wherever trueup does.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ log = logging.getLogger("trueup_maps")
 
 #: The format of records that this file reads.
 FORMAT = 1
-#: Key of the record that says that a worker is there; no stream has it.
+#: Key of the record that says that a worker is alive. No stream has this name.
 ALIVE = b"\0alive"
-#: Combinations of values of segments that are kept.
+#: The most combinations of segment values that are cached.
 KNOWN = 4096
 #: Longest value of a segment, bytes.
 LONGEST = 64
@@ -42,19 +42,19 @@ NO_SEGMENTS: Mapping[str, str] = {}
 class Answer(NamedTuple):
     """What to decide by."""
 
-    #: The calibrated probability; the raw score where ``reason`` says why.
+    #: The calibrated probability; or the raw score if ``reason`` says why.
     p: float
     #: Empty, or ``loading`` (the topic was not yet read to its end), ``unknown`` (no map of this stream, or of this
     #: partition), ``none`` (its calibrator has no map), ``stale`` (no worker has confirmed the map for too long),
-    #: ``score`` (the score is no number from 0 to 1).
+    #: ``score`` (the score is not a number from 0 to 1).
     reason: str = ""
-    #: Outcomes learnt by the calibrator whose map it is, and the hash of its configuration; as on ``calibrated``.
+    #: Outcomes learnt by the map's calibrator, and the hash of its configuration; as in ``calibrated``.
     version: int = -1
     config: str = ""
 
 
 class StreamMap:
-    """The map of one stream on one partition; `said` is the whole record."""
+    """The map of one stream on one partition. `said` is the whole record."""
 
     def __init__(self, said: Mapping[str, Any]) -> None:
         self.said = said
@@ -74,20 +74,20 @@ class StreamMap:
 
 
 class Maps:
-    """The newest map of every stream. One thread takes records, any number ask.
+    """The newest map of every stream. One thread adds records; any number of threads may ask.
 
     ``max_age``: how long ago a worker may have confirmed a map, s. Workers confirm every ``TRUEUP_MAPS_SECONDS``.
-    ``clock``: returns the time, s since 1970; it should agree with the workers'.
+    ``clock``: returns the time, s since 1970. It should agree with the workers' clocks.
     """
 
     def __init__(self, max_age: float = 300.0, clock: Callable[[], float] = time.time) -> None:
         self._max_age = max_age
         self._clock = clock
-        #: By stream, that of the most outcomes first. Values are replaced and never changed.
+        #: By stream: its maps, that with the most outcomes first. Values are replaced, never changed.
         self._maps: dict[str, tuple[StreamMap, ...]] = {}
-        #: By partition: the claim of its worker, and when it last said that it is there.
+        #: By partition: the claim of its worker, and when that worker last said that it is alive.
         self._alive: dict[int, tuple[int, float]] = {}
-        #: Records that could not be read; a later format, for example.
+        #: Number of records that could not be read, such as those of a later format.
         self.unreadable = 0
         self._loaded = threading.Event()
 
@@ -96,10 +96,10 @@ class Maps:
     def answer(
         self, stream: str, p: float, segments: Mapping[str, str] | None = None, partition: int | None = None
     ) -> Answer:
-        """Return the calibrated probability of a raw score, or the raw score with a reason; raises nothing.
+        """Return the calibrated probability for a raw score, or the raw score with a reason. Raises nothing.
 
         ``segments``: the event's values, as its forecast would carry them.
-        ``partition``: of the event's key on ``forecasts``; None: of several maps that of the most outcomes.
+        ``partition``: that of the event's key in ``forecasts``; None: use the map with the most outcomes.
         """
         try:
             usable = 0.0 <= p <= 1.0
@@ -116,23 +116,23 @@ class Maps:
         if not newest.stages:
             return Answer(p, "none", newest.version, newest.config)
         claim, at = self._alive.get(newest.partition, (-1, 0.0))
-        # A worker writes all maps before it says that it is there: one of an earlier worker was not confirmed.
+        # A worker writes all maps before it says that it is alive, so a map of an earlier worker was not confirmed.
         if newest.claim < claim or self._clock() - max(at if newest.claim == claim else 0.0, newest.at) > self._max_age:
             return Answer(p, "stale", newest.version, newest.config)
         return Answer(newest(p, segments or NO_SEGMENTS), "", newest.version, newest.config)
 
     def streams(self) -> dict[str, tuple[StreamMap, ...]]:
-        """Return the maps of every stream, that of the most outcomes first."""
+        """Return the maps of every stream, that with the most outcomes first."""
         return dict(self._maps)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the topic was read to the end it had; return whether it was."""
+        """Wait until the topic is read to the end that it had; return whether it was."""
         return self._loaded.wait(timeout)
 
     # -- taking records --------------------------------------------------------------------------------------------
 
     def take(self, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Take a record of the topic. What is older than what is held, or cannot be read, changes nothing."""
+        """Take a record of the topic. A record that is older than the held map, or unreadable, changes nothing."""
         try:
             if key == ALIVE:
                 self._confirm(partition, json.loads(value or b""))
@@ -142,7 +142,7 @@ class Maps:
             self.unreadable += 1
 
     def loaded(self) -> None:
-        """Say that the topic was read to the end that it had when reading began."""
+        """Note that the topic was read to the end that it had when reading began."""
         self._loaded.set()
 
     def _confirm(self, partition: int, said: Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ class Maps:
     def _take(self, partition: int, stream: str, value: bytes | None) -> None:
         held = self._maps.get(stream, ())
         others = [each for each in held if each.partition != partition]
-        if value is None:  # the worker no longer writes maps of it
+        if value is None:  # the worker no longer writes maps of this stream
             if others:
                 self._maps[stream] = tuple(others)
             else:
@@ -170,7 +170,7 @@ class Maps:
 
 
 class _Table:
-    """Points of a function, joined by straight lines: in log-odds, but in probabilities beside 0 and 1."""
+    """Points of a function, joined by straight lines: in log-odds, but in probabilities next to 0 and 1."""
 
     __slots__ = ("_offset", "_slope", "_straight", "_x", "_y")
 
@@ -246,7 +246,7 @@ class _Segments:
         return self._weight * p + (1.0 - self._weight) / (1.0 + math.exp(-v))
 
     def _line(self, given: tuple[Any, ...]) -> tuple[float, list[float]]:
-        """Return what passes, and what lasts at every knot."""
+        """Return the short-lived correction, and the lasting one at every knot."""
         values = tuple([value if _usable(value) else "" for value in given])
         rows = [self._rows[slot] for slot in self._slots(values) if slot in self._rows]
         passing = min(max(sum([row[0] for row in rows]), -self._reach), self._reach)
@@ -260,7 +260,7 @@ class _Segments:
         return passing, sums
 
     def _ordered(self, sums: list[float]) -> list[float]:
-        """Return the mean of the least function above that does not fall too steeply, and the greatest below."""
+        """Return the mean of the least function above the sums that never falls too steeply, and the greatest below."""
         rise = (1.0 - self._flat) * self._step
         steep = [each + j * rise for j, each in enumerate(sums)]
         above = [max(steep[: j + 1]) for j in range(len(steep))]
@@ -268,7 +268,7 @@ class _Segments:
         return [0.5 * (above[j] + below[j]) - j * rise for j in range(len(steep))]
 
     def _slots(self, values: tuple[str, ...]) -> list[int]:
-        """Return the slots that an event with these values has; without those that it would be the first to take."""
+        """Return the slots of an event with these values. Slots that it would be the first to take are left out."""
         within = [self._slot(slots, value) for slots, value in zip(self._values, values, strict=True)]
         for (one, other), crossed in zip(self._pairs, self._combinations, strict=True):
             within.append(self._slot(crossed, (within[one], within[other])))
@@ -293,8 +293,8 @@ def _log_odds(p: float) -> float:
 def follow(maps: Maps, topic: str, **options: Any) -> threading.Event:  # noqa: ANN401 - the client's own
     """Follow the topic in a daemon thread, by aiokafka or else by confluent-kafka; set what it returns to end it.
 
-    ``options``: of aiokafka's consumer, ``bootstrap_servers="kafka-1:9092"``, or of confluent-kafka with ``_`` for
-    ``.``, ``bootstrap_servers`` among them.
+    ``options``: those of aiokafka's consumer, such as ``bootstrap_servers="kafka-1:9092"``; or those of
+    confluent-kafka, with ``_`` for ``.``, ``bootstrap_servers`` among them.
     """
     stop = threading.Event()
     try:
@@ -308,12 +308,12 @@ def follow(maps: Maps, topic: str, **options: Any) -> threading.Event:  # noqa: 
 
 
 async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401
-    """Read the topic from its first record, and go on until ``stop`` is set; begin again after an error."""
+    """Read the topic from its first record until ``stop`` is set. After an error, begin again."""
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - only who follows needs it
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
     while not stop.is_set():
-        # Without a group it has all partitions.
+        # Without a group it gets all partitions.
         consumer = AIOKafkaConsumer(topic, **{**options, "group_id": None, "auto_offset_reset": "earliest"})
         try:
             await consumer.start()
@@ -335,7 +335,7 @@ async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **optio
 
 
 def follow_confluent(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401
-    """Read the topic from its first record, and go on until ``stop`` is set; confluent-kafka goes on after errors."""
+    """Read the topic from its first record until ``stop`` is set. confluent-kafka goes on after errors by itself."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition  # noqa: PLC0415
 
     named = {name.replace("_", "."): value for name, value in options.items()}

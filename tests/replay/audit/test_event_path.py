@@ -8,8 +8,8 @@ from replay.audit.event_path import PathStep, verdict
 @pytest.mark.parametrize(
     ("stages", "said"),
     [
-        ("", "no record speaks of this event"),
-        ("dead-letters", "only dead letters speak of it"),
+        ("", "no record mentions this event"),
+        ("dead-letters", "only dead letters mention it"),
         ("source forecasts", "it has no answer yet"),
         ("source forecasts routes calibrated", "answered, and its label has not come"),
         ("source labels", "its label waits in the router: no forecast of it has come"),
