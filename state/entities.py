@@ -48,9 +48,10 @@ def number(entity: bytes) -> int:
 class Entities:
     """Which outcomes of each entity taught lately, on one partition.
 
-    Notes ----- An entity is remembered after its first outcome that taught, for as long as a forecast waits for its
-    outcome: forecasts that wait together may share one outcome. After that, its outcomes teach again. Time is stream
-    time.
+    Notes
+    -----
+    An entity is remembered after its first outcome that taught, for as long as a forecast waits for its outcome:
+    forecasts that wait together may share one outcome. After that, its outcomes teach again. Time is stream time.
 
     The lowest 12 bits of an entity's number select its row, which holds the whole number. A row keeps `KEPT` entities,
     and forgets the oldest first. So a stream remembers 65,536 entities, 1.1 MB. An entity is forgotten early only if so

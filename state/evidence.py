@@ -56,10 +56,12 @@ class Band:
 class Evidence:
     """Outcomes against served scores: of a stream by `Band`, or of one segment.
 
-    Notes ----- An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). A segment keeps n, A = Σ
-    y and E = Σ r of the same outcomes. E is the number of ones to expect if the segment were like the whole stream. P
-    is the mean of its last served scores, and Q the mean score that their bands are served. P / Q is the factor that
-    the calibrator already gives to the segment.
+    Notes
+    -----
+    An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). A segment keeps n, A = Σ y and E = Σ
+    r of the same outcomes. E is the number of ones to expect if the segment were like the whole stream. P is the mean
+    of its last served scores, and Q the mean score that their bands are served. P / Q is the factor that the calibrator
+    already gives to the segment.
 
     Bytes, little-endian: n, A, E, P, Q (f64 each) and forecasts (u64), of a segment; of each band that was seen, in
     ascending order, its number (i8), ``n``, ``ones``, ``served`` (f64 each), ``issued``, ``known``, ``ever`` (u64
@@ -174,11 +176,13 @@ def interval(number: int, p: float, width: float, whole: Evidence, segments: lis
     ``width``: half the width in standard deviations.
     ``whole, segments``: evidence of the stream, and of each segment of the forecast.
 
-    Notes ----- Of n outcomes A are 1, where today's served scores would have expected M: n times the band's mean score,
-    or E P / Q of a segment. So in log-odds outcomes lie logit(A / n) - logit(M / n) above the served scores, with
-    variance 1 / (n q (1 - q)), q = A / n, apart from `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do
-    variances. The interval lies around the shifted score, and is extended until it holds p. So it is wide where
-    outcomes contradict the served scores. It does not know of drift among forecasts without an outcome.
+    Notes
+    -----
+    Of n outcomes A are 1, where today's served scores would have expected M: n times the band's mean score, or E P / Q
+    of a segment. So in log-odds outcomes lie logit(A / n) - logit(M / n) above the served scores, with variance 1 / (n
+    q (1 - q)), q = A / n, apart from `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do variances. The
+    interval lies around the shifted score, and is extended until it holds p. So it is wide where outcomes contradict
+    the served scores. It does not know of drift among forecasts without an outcome.
     """
     of = whole.bands.get(number)
     odds, variance = (1.0, 1.0 / LEAST) if of is None else _above(of.n, of.ones, of.n * of.served)

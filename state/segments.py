@@ -64,10 +64,12 @@ class Segment(NamedTuple):
 class Dictionary:
     """The slots of a stream's segments on one partition: small numbers by value.
 
-    Notes ----- A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT`
-    slots: 62 for the first values, one for all other values, one for events without a value. A pair has 63 for the
-    first combinations and one for all others. A combination consists of slots, not of values. A slot is never given to
-    another value, because tickets and calibrators hold it.
+    Notes
+    -----
+    A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT` slots: 62 for
+    the first values, one for all other values, one for events without a value. A pair has 63 for the first combinations
+    and one for all others. A combination consists of slots, not of values. A slot is never given to another value,
+    because tickets and calibrators hold it.
 
     Bytes, little-endian: names (u8), each its length (u8) and its text; pairs (u8), each the numbers of its names (u8
     each); then of each name how many values have a slot (u8), each its length (u8) and its text, in the order of slots;

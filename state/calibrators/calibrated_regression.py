@@ -27,10 +27,12 @@ class CalibratedRegression(Calibrator):
 
     ``features``: d, length of ``x``; a missing ``x`` counts as zeros.
 
-    Notes ----- There are two answers. A map (`LogOddsMap`) starts at the raw forecast, and is served while it is
-    unbiased. A regression checks this, and its answer replaces the map's when that is biased. For f(ŷ) = (1, ŷ, p,
-    x_1..x_d), p the raw forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with
-    the *served* ŷ, A = I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
+    Notes
+    -----
+    There are two answers. A map (`LogOddsMap`) starts at the raw forecast, and is served while it is unbiased. A
+    regression checks this, and its answer replaces the map's when that is biased. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the
+    raw forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ,
+    A = I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
 
         (Σ w·f (ŷ - y))² <= (‖w‖² + Σ (w·f)²) Φ.
 

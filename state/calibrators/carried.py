@@ -65,9 +65,11 @@ class CarriedOver(Composition):
 
     ``inner``: the calibrator of the version.
 
-    Notes ----- `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until
-    the version's own outcomes support another score. So its promises about raw forecasts hold for mapped ones. The
-    slope is above 0, which keeps the order of forecasts.
+    Notes
+    -----
+    `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
+    version's own outcomes support another score. So its promises about raw forecasts hold for mapped ones. The slope is
+    above 0, which keeps the order of forecasts.
 
     The line is fitted again each time the number of forecasts doubles, until `OWN` outcomes of the version were learnt:
     from then on, what was learnt belongs to that line.

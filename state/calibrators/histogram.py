@@ -30,7 +30,9 @@ class Histogram(Calibrator):
       ``uniform``: in p.
     ``halflife``: outcomes *of the same bin* after which one counts half; 0: none is forgotten.
 
-    Notes ----- For bin j the state holds n outcomes, s of them 1. A forecast p in it is served
+    Notes
+    -----
+    For bin j the state holds n outcomes, s of them 1. A forecast p in it is served
 
         (s + κ p) / (n + κ),   κ = `SHRINK`,
 

@@ -39,10 +39,12 @@ SIZE: Final = _HEAD.size + 3 * _PART + GUARD_SIZE
 class Isotonic:
     """A never falling function of log-odds: linear between the centres of bins, and constant beyond.
 
-    Notes ----- `Guard` mixes it with a smooth answer: on any sequence of prompt outcomes the mixture is never worse
-    than the smooth answer by more than .01 nats or .006 standard errors. It is judged by what it answered when the
-    forecast was issued. Otherwise it would gain trust by following late outcomes: waves are then served up to .4 %
-    worse, and all risks 7 to 11 % too low long after a broken model was mended.
+    Notes
+    -----
+    `Guard` mixes it with a smooth answer: on any sequence of prompt outcomes the mixture is never worse than the smooth
+    answer by more than .01 nats or .006 standard errors. It is judged by what it answered when the forecast was issued.
+    Otherwise it would gain trust by following late outcomes: waves are then served up to .4 % worse, and all risks 7 to
+    11 % too low long after a broken model was mended.
 
     Each bin has n labels and k ones, `PRIOR` of them as q says. A label y that counts for a part is
 

@@ -13,7 +13,9 @@ class Line:
     ``in_slope, in_offset``: weight of the start, as information, in slope and in offset.
     ``far``: largest distance of the offset from 0.
 
-    Notes ----- The step for a gradient g at x, with the outcome's curvature h and the share λ that is forgotten:
+    Notes
+    -----
+    The step for a gradient g at x, with the outcome's curvature h and the share λ that is forgotten:
 
         A <- (1 - λ) A + λ P + h (x, 1)(x, 1)',   (a, b) <- (a, b) - A^-1 (g (x, 1) + λ P (a - start, b)),
 

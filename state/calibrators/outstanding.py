@@ -11,10 +11,12 @@ class Outstanding:
 
     ``blocks``: stored counts, see the attribute.
 
-    Notes ----- A ticket holds r, the number of outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have
-    r < w. So A(w) - w forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is
-    the largest A(w) - w over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of
-    outcomes has doubled. The order of outcomes does not matter.
+    Notes
+    -----
+    A ticket holds r, the number of outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So
+    A(w) - w forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest
+    A(w) - w over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has
+    doubled. The order of outcomes does not matter.
     """
 
     def __init__(self, blocks: Sequence[int] = (0,) * BLOCKS) -> None:

@@ -22,12 +22,14 @@ class TwoScales:
     ``in_slope, in_offset``: information that a = 1 and b = 0 count for; `IN_SHARE` is that of d = 0.
     ``far``: largest distance of b from 0.
 
-    Notes ----- Shares of votes are no log-odds: forests say 0 where a tenth of a per cent is meant, and 3 votes of 100
-    differ from 1 by little more than chance. For such scores the log-odds of the risk are a straight line in the score
-    itself. The step is that of `Line`, in three coordinates. It uses the gradient at its end, not at its beginning, so
-    it does not overshoot (Toulis & Airoldi 2017, *Asymptotic and finite-sample properties of estimators based on
-    stochastic gradients*). A parameter beyond its limit is projected back: d first, then a, each time to the nearest
-    point in the norm of A.
+    Notes
+    -----
+    Shares of votes are no log-odds: forests say 0 where a tenth of a per cent is meant, and 3 votes of 100 differ from
+    1 by little more than chance. For such scores the log-odds of the risk are a straight line in the score itself. The
+    step is that of `Line`, in three coordinates. It uses the gradient at its end, not at its beginning, so it does not
+    overshoot (Toulis & Airoldi 2017, *Asymptotic and finite-sample properties of estimators based on stochastic
+    gradients*). A parameter beyond its limit is projected back: d first, then a, each time to the nearest point in the
+    norm of A.
     """
 
     __slots__ = ("_far", "_high", "_in_offset", "_in_slope", "_low", "a", "b", "d", "oo", "t1", "tt", "z1", "zt", "zz")

@@ -35,9 +35,11 @@ _DAY: Final = Struct("<I")
 class BandCounts(Encoded):
     """Counts by band, of the raw and of the served forecasts; in all, and by day of stream time.
 
-    Notes ----- Counts may be added over partitions. A label counts in the partition where it came. So after a rescale
-    one partition may have more labels than forecasts, or after revisions a negative number of ones. The sums over
-    partitions are right. By day, a label counts on the day when it was learnt, and revisions do not count.
+    Notes
+    -----
+    Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
+    may have more labels than forecasts, or after revisions a negative number of ones. The sums over partitions are
+    right. By day, a label counts on the day when it was learnt, and revisions do not count.
 
     A label whose chance is known counts for as many forecasts as it stands for (`state.chances.weight`). So precision,
     recall and cost are those of all forecasts, however labels were chosen (Horvitz & Thompson 1952).
@@ -140,12 +142,14 @@ class BandCounts(Encoded):
     def moved(self, kind: int, band: int) -> float:
         """Return the factor by which a band's share changed on the last whole day without evidence; 1.0 if it did not.
 
-        Notes ----- The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two
-        deviations: between days, and of counts of independent forecasts. (With many forecasts, any difference exceeds
-        the second one.) The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is
-        evidence if the share of ones among that day's labels is off by `EVIDENCE` standard deviations, in either
-        direction: a band in the middle may lose to the one above. Late labels belong to older forecasts. The lowest
-        band is not judged, because the others determine it.
+        Notes
+        -----
+        The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two deviations:
+        between days, and of counts of independent forecasts. (With many forecasts, any difference exceeds the second
+        one.) The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence if the
+        share of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a band in
+        the middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not judged,
+        because the others determine it.
 
         On 335 days of flights with two bands above the lowest, 12 shares moved, in storms, all with evidence. With 4
         standard deviations there are 20, two of them without evidence. Of 212 days of made payments one moved: the day

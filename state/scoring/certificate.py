@@ -23,9 +23,11 @@ def certificate(ranking: Ranking) -> float:
     ``ranking``: events by fine cell of their forecast and by outcome. Counts add up, so the certificate is that of all
     partitions, in any order of the outcomes, after any revision.
 
-    Notes ----- Let m_c be the middle of cell c and h_c half its width. Some events are moved to the next cell: ones
-    where m_c < 1/2, zeros above. Then all events of a cell get its share of ones as their q. Such a q is perfectly
-    calibrated, whatever was moved. Its distance, by the triangle inequality, is at most
+    Notes
+    -----
+    Let m_c be the middle of cell c and h_c half its width. Some events are moved to the next cell: ones where m_c <
+    1/2, zeros above. Then all events of a cell get its share of ones as their q. Such a q is perfectly calibrated,
+    whatever was moved. Its distance, by the triangle inequality, is at most
 
         Σ_c h_c n_c  +  Σ moved (m_{c+1} - m_c)  +  Σ_c |ones_c - m_c n_c|,  the last after the moves,
 

@@ -29,8 +29,10 @@ class ClassScores(Paired):
 
     ``classes``: K, from 2 to `MAX_CLASSES`.
 
-    Notes ----- Each class is scored as a forecast of its own, "this class or not". The top label is the class of the
-    highest probability; of equal ones the first. Only the log loss needs a distribution, so it uses those of
+    Notes
+    -----
+    Each class is scored as a forecast of its own, "this class or not". The top label is the class of the highest
+    probability; of equal ones the first. Only the log loss needs a distribution, so it uses those of
     `Classwise.normalised`. All else uses the probabilities as served.
 
     Numbers are rounded to multiples of 2**-30 before they are summed (`scores.grain`), so sums below 2**23 are exact in

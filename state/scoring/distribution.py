@@ -150,12 +150,14 @@ class Distribution(Encoded):
     def shift(self) -> float:
         """Return the shift of recent forecasts against earlier ones, at least 0; NaN if there are too few.
 
-        Notes ----- This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with
-        a and b the shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler
-        divergences. One half is added to every count, so that no term is infinite. What chance alone adds is
-        subtracted: (K - 1)(1/n + 1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two
-        samples). By custom, below .1 nothing has changed, and from .25 on the population is a different one. For normal
-        log-odds, .25 is a move by half their deviation.
+        Notes
+        -----
+        This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with a and b the
+        shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler divergences. One half
+        is added to every count, so that no term is infinite. What chance alone adds is subtracted: (K - 1)(1/n + 1/m)
+        of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples). By custom, below .1
+        nothing has changed, and from .25 on the population is a different one. For normal log-odds, .25 is a move by
+        half their deviation.
 
         References
         ----------

@@ -20,10 +20,12 @@ class Order:
     over all events would compare different scales. It would fall although no two events of one moment were reordered.
     So only pairs within a window count, and the sums of windows are added.
 
-    Notes ----- With U_w the correctly ranked pairs of window w, ties counted half, and P_w all its pairs of unlike
-    outcomes, AUC = Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of
-    all ones that are among the highest forecasts of each window, which have that share of its events. KS is the mean
-    over windows, weighted by P_w. A label that is revised after its window closed changes nothing here.
+    Notes
+    -----
+    With U_w the correctly ranked pairs of window w, ties counted half, and P_w all its pairs of unlike outcomes, AUC =
+    Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all ones that
+    are among the highest forecasts of each window, which have that share of its events. KS is the mean over windows,
+    weighted by P_w. A label that is revised after its window closed changes nothing here.
     """
 
     __slots__ = ("_sums",)

@@ -35,10 +35,12 @@ class Off(NamedTuple):
 class PairScores:
     """Additive scores of two forecasts of one kind: raw and served, or a champion's and a challenger's.
 
-    Notes ----- In `state.scoring.tallies` the first forecast is "raw", the second "calibrated". Each loss has three
-    sums: of the first forecast, of the second, and of the squared differences. For classes, the losses are Brier score
-    and log loss, as in `state.scoring.class_scores`, rounded by `grain`. For numbers, the loss is the mean pinball loss
-    over the levels of the second forecast, a sum with rounding errors.
+    Notes
+    -----
+    In `state.scoring.tallies` the first forecast is "raw", the second "calibrated". Each loss has three sums: of the
+    first forecast, of the second, and of the squared differences. For classes, the losses are Brier score and log loss,
+    as in `state.scoring.class_scores`, rounded by `grain`. For numbers, the loss is the mean pinball loss over the
+    levels of the second forecast, a sum with rounding errors.
 
     Bytes, little-endian: the kind (u8), 0 without events, and then nothing else. For numbers, the levels (a u16, then
     f64 each). Three sums of each loss (f64 each), the tally. At most 693 bytes for classes, 150 for numbers with seven

@@ -32,8 +32,10 @@ class QuantileScores(Paired):
 
     ``levels``: p_1 < ... < p_m: the served levels.
 
-    Notes ----- Counts are integers stored as floats. They are exact up to 2**53, in any order and after events are
-    taken out again. Pinball losses and widths are float sums with rounding errors.
+    Notes
+    -----
+    Counts are integers stored as floats. They are exact up to 2**53, in any order and after events are taken out again.
+    Pinball losses and widths are float sums with rounding errors.
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost

@@ -41,10 +41,12 @@ class Ranking:
     ``zeros`` and ``ones``: events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer of
     both, 1/2 as 1.
 
-    Notes ----- Events of one cell are tied: each pair of them counts one half. If a volume ends within a cell, the
-    cell's outcomes are assumed to spread evenly. So ROC and recall curves are straight lines over a cell, and the order
-    within a cell is not measured. On forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or
-    more, AUC errs by less than .001.
+    Notes
+    -----
+    Events of one cell are tied: each pair of them counts one half. If a volume ends within a cell, the cell's outcomes
+    are assumed to spread evenly. So ROC and recall curves are straight lines over a cell, and the order within a cell
+    is not measured. On forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by
+    less than .001.
 
     Examples
     --------

@@ -53,12 +53,14 @@ class Recent:
     ``marks``: number of binary events per event, each with a served probability: one for a probability, several for
     classes (`state.scoring.segment_pairs`).
 
-    Notes ----- **Windows.** A segment's window begins where a window of its stream begins. That has 5,000 events
-    (`state.scoring.history`; for classes and numbers, ten windows of `state.scoring.vector_history`). A window of the
-    segment is closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a large
-    segment has one window in each window of the stream, and a small one has windows that last longer. The present
-    window and the last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on
-    labels.
+    Notes
+    -----
+    **Windows.** A segment's window begins where a window of its stream begins. That has 5,000 events
+    (`state.scoring.history`; for classes and numbers, ten windows of `state.scoring.vector_history`). A window of
+    the segment is closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a
+    large segment has one window in each window of the stream, and a small one has windows that last longer. The
+    present window and the last `RECENT` closed ones are kept. Where windows end depends on how many events came, and
+    not on labels.
 
     **Recent alarm.** A gambler (`state.scoring.alarm`) starts with every window, bets that all forecasts are too high
     or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of the active gamblers. If
@@ -252,9 +254,10 @@ class RecentLevels(Recent):
 
     ``levels``: p_1 < ... < p_m.
 
-    Notes ----- The hypothesis is that an outcome lies below the quantile of level p_i with a chance of at most p_i, and
-    at or below it with a chance of at least p_i. Bets are those of `state.scoring.alarm.log_level_bet`, so atoms raise
-    no alarm.
+    Notes
+    -----
+    The hypothesis is that an outcome lies below the quantile of level p_i with a chance of at most p_i, and at or below
+    it with a chance of at least p_i. Bets are those of `state.scoring.alarm.log_level_bet`, so atoms raise no alarm.
 
     Sums of a window are n, then of each level the outcomes below its quantile, then those at or below it. In the bytes
     they are u32 each.

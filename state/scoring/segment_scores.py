@@ -32,9 +32,10 @@ _LAST: Final = Struct("<2d")
 class SegmentScores(Encoded):
     """Additive scores over the events of one segment.
 
-    Notes ----- A forecast falls into one of 14 bands, see `EDGES`; raw and served forecasts are counted apart. Numbers
-    are rounded as in `state.scoring.scores`, so sums are exact: a revision leaves no trace of the old label. Draws are
-    not counted.
+    Notes
+    -----
+    A forecast falls into one of 14 bands, see `EDGES`; raw and served forecasts are counted apart. Numbers are rounded
+    as in `state.scoring.scores`, so sums are exact: a revision leaves no trace of the old label. Draws are not counted.
 
     Bytes, little-endian: ``issued``, ``known``, ``expired``, ``age_ms`` (u64 each), a mask of the bands that have
     events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n

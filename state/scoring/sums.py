@@ -10,7 +10,9 @@ class Sums:
 
     ``shape``: number of classes, or the levels. Only sums of equal shapes can be added.
 
-    Notes ----- A window is a difference, ``later - earlier``. The earlier events must be a subset of the later ones.
+    Notes
+    -----
+    A window is a difference, ``later - earlier``. The earlier events must be a subset of the later ones.
     """
 
     __slots__ = ("shape", "sums")

@@ -26,9 +26,11 @@ class LevelTally(Sums):
 
     ``levels``: p_1 < ... < p_m.
 
-    Notes ----- Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it.
-    Both are counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, even after events
-    are taken out again.
+    Notes
+    -----
+    Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
+    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, even after events are
+    taken out again.
 
     Bytes, as `state.counts.encode` has them: n, then for raw and for calibrated the events with 0..m quantiles at or
     below the outcome, and those with 0..m quantiles below it.
@@ -107,9 +109,10 @@ class LevelTally(Sums):
 class TopTally(Sums):
     """How often the likeliest class occurred, by its probability, over one stretch of events.
 
-    Notes ----- For raw and for calibrated forecasts: ten bins of the highest probability p, each with n, the events in
-    which that class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums
-    are exact.
+    Notes
+    -----
+    For raw and for calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
+    class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
 
     Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
     then for each set bit, in ascending order, n and hits (u64 each), Σp and Σp² (f64 each). At most 644 bytes.

@@ -34,10 +34,12 @@ class TwoBin(NamedTuple):
 def two_bin(scores: Scores, kind: Kind) -> TwoBin:
     """Return the averaged two-bin error of a kind of forecast.
 
-    Notes ----- Let F(q) = Σ_{p < q} (p - y) / n, and R(q) the same over the other events. The error is the mean of F² +
-    R² over thresholds q in [0, 1]. The thresholds here are the edges of the fine cells, each with the share of [0, 1]
-    that is nearest to it. Σ(p - y) is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken
-    as the middles of their fine cells, and the rest of the sum is shared among the cell's events.
+    Notes
+    -----
+    Let F(q) = Σ_{p < q} (p - y) / n, and R(q) the same over the other events. The error is the mean of F² + R² over
+    thresholds q in [0, 1]. The thresholds here are the edges of the fine cells, each with the share of [0, 1] that is
+    nearest to it. Σ(p - y) is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken as the
+    middles of their fine cells, and the rest of the sum is shared among the cell's events.
 
     *Noise.* If y are independent with chances π, the mean of F² + R² is the sum of the squared means of F and R, plus Σ
     π(1 - π) / n²: every event is on one side of every threshold. This does not depend on p. So the difference between

@@ -45,9 +45,11 @@ class VectorHistory(Windows[Any]):
 
     ``total``: scores of all events, empty.
 
-    Notes ----- Events are added to the scores of all events and to the tally of the present window. A window has
-    `WINDOW` events. The tallies of the last `RECENT` windows are kept. Its error is that of coverage, or the
-    calibration error of the likeliest class (`tallies`).
+    Notes
+    -----
+    Events are added to the scores of all events and to the tally of the present window. A window has `WINDOW` events.
+    The tallies of the last `RECENT` windows are kept. Its error is that of coverage, or the calibration error of the
+    likeliest class (`tallies`).
 
     **Alarm.** For numbers, the hypothesis is that an outcome lies below the quantile of level τ with chance τ; bets are
     on each level. For classes, it is that class k has the chance p_k; bets are on the likeliest class by bins, and half
