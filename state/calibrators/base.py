@@ -69,8 +69,7 @@ class Recalibrator(ABC):
         ``ticket``: from the `Answer` to the forecast of this outcome.
         ``y``: the outcome: for a probability in [0, 1], or only 0 or 1 if the calibrator counts; for classes the index;
         for a law the number.
-        ``at``: record time of the label, ms. Labels of one time may belong to one batch. 0: unknown, or implied by
-        silence.
+        ``at``: record time of the label, ms. Labels of one time may be one batch. 0: unknown, or implied by silence.
         """
 
     @abstractmethod

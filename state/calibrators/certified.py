@@ -19,8 +19,7 @@ CELLS: Final = 64
 PATIENCE: Final = 1.0
 #: While a cell is within this share of its margin, it takes the outcomes nearest to it.
 NEAR: Final = 0.5
-#: Outcomes of each kind needed before any score is moved. Where frauds are reported first, the first outcomes are all
-#: ones.
+#: Outcomes of each kind needed before any score is moved. If frauds are reported first, the first outcomes are all 1.
 EVIDENCE: Final = 20
 #: One kind of outcome counts as late if it waits this many times as long as the other, and this many outcomes longer.
 LATER: Final = 1.5
@@ -86,8 +85,8 @@ class Certified(Calibrator):
     before there is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the
     outcomes of *one cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a
     guarantee below D / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these
-    average at most one half and only ones follow, or above one half and only zeros follow, they are D / 2 off from the
-    only calibrated scores.
+    average at most one half and only ones follow, or above one half and only zeros follow, they are at least D / 2 off
+    from the only calibrated scores.
 
         M_c = `ONE` + patience sqrt(V_c) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 
@@ -282,7 +281,7 @@ class Certified(Calibrator):
         self._count(now, p, y, 1, p * (1.0 - p))
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
-        """Add an event to a cell (sign 1) or remove it (-1). The cell must come from `_begun`. Margins never fall."""
+        """Add an event (sign 1) to a cell that is begun, see `_begun`, or remove it (-1). Margins never fall."""
         cell = self._cells[c]
         self._packed[c] = b""
         cell.events += sign

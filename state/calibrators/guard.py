@@ -6,8 +6,8 @@ from typing import Final
 
 from state.scoring.ages import BATCH
 
-#: The first weight of the baseline; the number of standard errors that change the weight by a factor e; and how far the
-#: weight may move from the first, in log-odds.
+#: The first weight of the baseline; the most that one standard error moves it; and how far it may move from the first
+#: in all. Moves are in log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0

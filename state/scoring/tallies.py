@@ -147,7 +147,7 @@ class TopTally(Sums):
         return _MASK.pack(mask) + parts
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
-        """Read what `encode` wrote; return it and the offset after it; ValueError if it names missing bins."""
+        """Read what `encode` wrote; return it and the offset after it; ValueError if it names impossible bins."""
         read = type(self)()
         (mask,) = _MASK.unpack_from(payload, at)
         at += _MASK.size
