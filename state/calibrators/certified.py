@@ -98,9 +98,9 @@ class Certified(Calibrator):
     everybody for a fraudster. So an opponent whose outcomes are all of one kind is served the forecast, and G says how
     far that is off. Not so with ``evidence`` 0.
 
-    *Runs.* V_c is Σ p (1 - p), but the labels that an unlikely run (`Runs`) brings to a cell are one fact and add (Σ (p
-    - y))²: all forecasts of a game share its outcome. This covers only labels that were awaited when their run began.
-    So an adversary whose labels come at once cannot widen a margin.
+    *Runs.* V_c is Σ p (1 - p), but the labels that an unlikely run (`Runs`) brings to a cell are one fact, and together
+    add (Σ (p - y))²: all forecasts of a game share its outcome. This covers only labels that were awaited when their
+    run began. So an adversary whose labels come at once cannot widen a margin.
 
     *Unequal delays.* Let a zero wait for w more outcomes on average than a one, and `LATER` times as long. In a cell
     that is used more and more, that many ones have come without the zeros that were issued with them: B_c is at least

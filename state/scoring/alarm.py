@@ -36,9 +36,9 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     Half of the wealth bets on all cells together. It finds forecasts that are too high or too low as a whole. The other
     half bets on single cells. It finds forecasts that are too extreme or not extreme enough. With K cells it is worth Π
     (1 - 1/K + M_k/K). This is a supermartingale, too: the cell is known before the outcome, and each event changes one
-    factor. It is the mean over all sets of cells to bet on, with one cell in a set on average. It never falls below (1
-    - 1/K)^K, which is .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little.
-    Finding one wrong cell costs log K = 2.9 nats.
+    factor. It is the mean over all sets of cells to bet on, on average one in a set. It never falls below (1 - 1/K)^K,
+    which is .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little. Finding one
+    wrong cell costs log K = 2.9 nats.
 
     The wealth is a function of sums. So events cost nothing beyond their scores, and their order within the stretch
     does not matter. There is no alarm for draws, because a draw is not a probability: of the events with a draw of .3,
