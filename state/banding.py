@@ -16,7 +16,7 @@ FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
 _MARKS: Final = Struct("<H4sBBBBiB")
-#: Length in bytes of marks before the interval and the name, and of the ends of an interval.
+#: Length in bytes of marks before the interval and the name; and the layout of an interval.
 HEAD: Final = _MARKS.size
 ENDS: Final = Struct("<2d")
 #: Offsets in marks: of the hash of the bands, of the number of bands, and of the bands of the raw and the served score.
@@ -42,8 +42,7 @@ class Thresholds:
     after - t_b before) / η. This is an identity, on any sequence. Thresholds never lie more than a step or two beyond
     the scores. So with η = `RATE` the number is off by 20 for each unit of log-odds that the threshold moved, and by
     1,000 at most. For shares the step is larger at first: 1 / (s n) after n forecasts, s the smallest share, at most
-    `FIRST`; from n = 20 / s on the step is `RATE`. The bound of 1,000 holds from the first forecast on, as steps never
-    rise.
+    `FIRST`; from n = 20 / s on it is `RATE`. The bound of 1,000 holds from the first forecast on, as steps never rise.
 
     **Not promised.** A threshold also moves when nothing has changed, by about .1 in log-odds. So one score may be in
     different bands at different times, and many equal scores near a threshold may be split. Forecasts placed by the

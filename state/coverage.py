@@ -11,8 +11,7 @@ from typing import Final, Self
 
 from state import counts
 
-#: Forecasts in a closed cell of the smallest size; and the most closed cells of one size, before the two oldest are
-#: merged.
+#: Forecasts in a closed cell of the smallest size; most closed cells of one size. Of more, the two oldest are merged.
 CELL: Final = 16
 MOST: Final = 3
 #: Fewest forecasts behind a share. The stream's first `LEAST` forecasts are one cell, whose labels do not count.
@@ -27,9 +26,9 @@ EVERY: Final = 8
 #: A stream becomes covered at the first expected share, and uncovered below the second.
 COVERED: Final = 0.5
 UNCOVERED: Final = 0.4
-#: How many more such steps from one share to the other are expected while labels are late. They are late if two things
-#: hold: the variance of ages is at least `SPREAD` (it is 1/18 in a stream's first days), and the mean place of labelled
-#: forecasts is within `UNLIKE` standard errors of that of all.
+#: How often the share without a label is expected to shrink again as it last did, while labels are late. They are late
+#: if two things hold: the variance of ages is at least `SPREAD` (it is 1/18 in a stream's first days), and the mean
+#: place of labelled forecasts is within `UNLIKE` standard errors of that of all.
 AHEAD: Final = 3.0
 SPREAD: Final = 0.04
 UNLIKE: Final = 2.0
@@ -97,8 +96,8 @@ class Coverage:
         #: Stream time at which ``uncovered`` last changed, ms; 0 if it never has.
         self.since_ms = 0
 
-        #: Means over the last labels: shares of the newer and the older half, the label's age relative to the stream's,
-        #: and its square.
+        #: Means over the last labels: shares of the newer and the older half, the label's age as a part of the
+        #: stream's, and its square.
         self._near = self._far = self._age = self._square = 0.0
         #: Sums over the forecasts in cells: of places, of their squares, of the places with a label.
         self._places = self._squares = self._known = 0.0

@@ -108,11 +108,9 @@ class Effects(Changes):
     rejected: list[tuple[int, str]] = field(default_factory=list)
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    #: By stream: whether raw scores are served from now on; only where that changed after a warm-up, see
-    #: `state.coverage`.
+    #: By stream: whether raw scores are served from now on, if that changed after a warm-up. See `state.coverage`.
     withheld: dict[str, bool] = field(default_factory=dict)
-    #: Number of forecasts that came so late that the row of an earlier copy would be gone: they were as old as their
-    #: stream's ttl.
+    #: Number of forecasts as old as their stream's ttl: the row of an earlier copy would be gone.
     belated: int = 0
     #: Number of outcomes that contradict another of the same time and number. It is unknown which of them is right.
     contradicting: int = 0

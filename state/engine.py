@@ -157,7 +157,7 @@ class Partition(Tickets):
         service = self._serving(forecast)
         made = self._issue(service, key, forecast)
         self._effects.belated += self.fence.stream_time - forecast.ts >= service.ttl_ms
-        if made.version == 0:  # a first ticket needs the stored recipe
+        if made.version == 0:  # with a first ticket, the recipe must be stored
             self._touch(service.learner)
 
     def _join(self, key: bytes, row: LedgerRow, forecast: Forecast) -> None:
@@ -209,7 +209,7 @@ class Partition(Tickets):
         self._learn(service, row, record_key, event_id, carried)
 
     def _keep(self, key: bytes, row: LedgerRow, outcome: Outcome) -> None:
-        """Keep an outcome until its forecast matures."""
+        """Keep the first outcome of a forecast until the forecast matures."""
         y, ts = outcome.y, outcome.ts
         self.fence.fates[WAITING] += 1
         self._rows[key] = row

@@ -36,7 +36,7 @@ class Band:
     def __init__(self) -> None:
         #: Outcomes, outcomes that are 1, and mean of the last served scores. Older ones count less.
         self.n, self.ones, self.served = 0.0, 0.0, 0.0
-        #: All forecasts, outcomes and ones. Old ones count in full.
+        #: All forecasts, outcomes, and outcomes that are 1, however old.
         self.issued, self.known, self.ever = 0, 0, 0
 
     def rate(self) -> float:
@@ -90,7 +90,7 @@ class Evidence:
 
     @property
     def known(self) -> int:
-        """Number of all outcomes, old ones in full."""
+        """Number of all outcomes, however old."""
         return sum(of.known for of in self.bands.values())
 
     def take_over(self, other: Self) -> None:

@@ -64,7 +64,7 @@ IMPLIED: Final = 15
 #: A row that left without its partner: its time to live had passed, or its event was erased.
 EXPIRED_FORECAST: Final = 16
 EXPIRED_OUTCOME: Final = 17
-#: How many of the first `FATES` count forecasts; and how many count records of either topic.
+#: How many of `FATES`, from the first on, count forecasts; and how many count records of either topic.
 FORECAST_FATES: Final = 3
 INPUT_FATES: Final = 11
 

@@ -108,7 +108,7 @@ class Fold:
 
     @property
     def event_weight(self) -> int:
-        """Approximate bytes of rows that one record may change, at most."""
+        """Approximate bytes of rows that one record may change."""
         raise NotImplementedError
 
     def _ordered(self) -> dict[bytes, bytes | None]:

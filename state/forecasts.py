@@ -62,7 +62,7 @@ class Classwise(tuple[float, ...]):
         """Return the distribution whose log-odds all differ from these by the same constant; the order stays.
 
         The classes lose their guarantees, because these are not the probabilities that were calibrated. Division by the
-        sum would cost up to .006 more log loss on most sets of classes, and .0005 less on others.
+        sum would cost up to .006 more log loss on most sets of classes, and up to .0005 less on others.
         """
         if isinstance(self, Probs):
             return self

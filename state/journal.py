@@ -46,7 +46,7 @@ NONE: Final = Last(-1, 0)
 class Entry(NamedTuple):
     """One batch; in the topic of the journal, all batches from one checkpoint to the next."""
 
-    #: Number of the entry in the partition's life; for a checkpoint, that of the first entry after it.
+    #: Number of the entry. Numbers go on for all of a partition's life. For a checkpoint: of the first entry after it.
     number: int
     #: Next offsets of forecasts and of outcomes, before and after the batch.
     begins: tuple[int, int]

@@ -23,8 +23,7 @@ class KeyPart(NamedTuple):
 
     #: Name for people.
     name: str
-    #: Format of the part, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort as
-    #: numbers do.
+    #: Format of the part, see `struct`; empty: text, which ends the key. Keys are big-endian: they sort as numbers do.
     format: str = ""
     #: Returns the values that the part may have under a stream's present policy; None: any.
     now: Callable[[Any], Sequence[object]] | None = None
@@ -79,11 +78,11 @@ class Form(NamedTuple):
 
 
 class StreamGauge(NamedTuple):
-    """A gauge for each stream that is computed from rows of one kind."""
+    """A gauge with a value for each stream, computed from rows of one kind."""
 
     #: What the gauge means; ``remedy``: what to do about it.
     help: str
-    #: Returns its value from the rows of all partitions; None or NaN if there is none.
+    #: Returns its value from the values of all partitions' rows; None or NaN if there is none.
     of: Callable[[Sequence[Any]], float | None]
     remedy: str = ""
 
@@ -263,7 +262,7 @@ def kind_of(key: bytes) -> Kind[Any]:
 
 
 def shown(key: bytes) -> str:
-    """Return the name of a row's kind, for people."""
+    """Return what a row is, for people: its kind, and the stream or event in its key."""
     kind = KINDS.get(key[:1])
     if kind is None:
         return f"the row {key!r}"

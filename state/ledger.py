@@ -54,7 +54,7 @@ _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
-#: Length of the head in bytes (the names of calibrator and stream follow it) and of a length field.
+#: Lengths in bytes: of the head, of what stands between it and the names of calibrator and stream, of a length field.
 _OF_HEAD: Final = HEAD.size
 _OF_NAMES: Final = _NAMES.size
 _OF_LENGTH: Final = _LENGTH.size
@@ -170,8 +170,7 @@ class LedgerRow:
         self.window = 0
         #: How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
         self.revisions = 0
-        #: The forecast's Kafka key if the event matures and the key is not the event id, else empty; None if there is
-        #: no key.
+        #: The forecast's Kafka key if the event matures and the key is not the event id, else empty. None: no key.
         self.key: bytes | None = b""
         #: Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
         #: (`state.segments.Dictionary`); empty where the stream had no segments.

@@ -49,7 +49,7 @@ class Corrections(NamedTuple):
     weight: float
     #: Share of the passing correction.
     share: float
-    #: By slot: the short-lived correction, then the lasting one at every knot.
+    #: By slot: the passing correction, then the lasting one at every knot.
     rows: dict[int, list[float]]
 
 

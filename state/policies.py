@@ -16,8 +16,7 @@ REMEMBERED: Final = 100_000
 def thin(found: dict[str, Any]) -> list[str]:
     """Drop every eighth name of a full cache, and return the dropped names.
 
-    Emptying the cache would be worse: if a few more streams than it holds take turns, each would be gone before its
-    turn.
+    Emptying it would be worse: if streams take turns, a few more than it holds, each would be gone before its turn.
     """
     dropped = list(islice(found, 0, None, 8))
     for name in dropped:

@@ -59,8 +59,8 @@ class Policy:
     seed: int = 0
     #: Calibrators that are scored on the same events and never served. Not part of the recipe.
     shadow: tuple[Challenger, ...] = ()
-    #: Age at which a forecast's label is taken as known, in stream time, ms; 0: never, because outcomes are learnt when
-    #: they come.
+    #: Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt
+    #: as they come.
     matures_ms: int = 0
     #: Label of a forecast that has no outcome when it matures; None: the forecast goes on waiting.
     silence: float | None = None
@@ -104,13 +104,13 @@ class Policy:
     interval: float = 0.0
     #: Whether intervals come with the reason in words.
     reasons: bool = False
-    #: Cost of a missed event, and cost of looking at a forecast, in the same unit; both 0 if unknown.
+    #: Cost of a missed one (an outcome of 1), and of looking at a forecast, in the same unit; both 0 if unknown.
     cost_miss: float = 0.0
     cost_alert: float = 0.0
     #: Path of the record's field with the version of the model; each version has a calibrator of its own
     #: (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
     model_version: str = ""
-    #: Whether a new version begins with the map of the version before, or with raw scores. Not in the recipe.
+    #: Whether a new version of the model begins with the map of the one before, or with raw scores. Not in the recipe.
     carry_over: bool = True
     #: The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
     version: str = ""
@@ -140,7 +140,7 @@ class Policy:
 
     @property
     def costs(self) -> tuple[float, float] | None:
-        """Cost of a missed event, and cost of looking at a forecast; None if unknown."""
+        """Cost of a missed one (an outcome of 1), and of looking at a forecast; None if unknown."""
         return (self.cost_miss, self.cost_alert) if self.cost_miss else None
 
     def of_version(self, version: str) -> "Policy":
@@ -182,7 +182,7 @@ class Policy:
 
     @property
     def ticket_bytes(self) -> int:
-        """Return the most bytes that the challengers of classes or numbers take in a ledger row, or a little more."""
+        """Return the most bytes that it takes in a ledger row as a challenger of classes or numbers, or a few more."""
         raw: Probs | Quantiles
         if self.kind == PROBS:
             raw = Probs([1.0 / self.classes] * self.classes)
@@ -325,8 +325,8 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
 
     ``recipe``: `Policy.recipe`.
     ``stream``: its name, which keys the draws.
-    ``coin``: secret that also keys the draws, at most 64 bytes. Without it, anybody who knows an event's id can compute
-    its draw.
+    ``coin``: secret that also keys the draws, at most 64 bytes. Without it, whoever knows an event's id can
+    compute its draw.
     """
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
     return _maker(recipe)(name)

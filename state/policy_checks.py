@@ -14,11 +14,9 @@ MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 #: Whether forecasts without a label are like those with one: unknown, or alike.
 UNKNOWN, ALIKE = UNLABELLED = ("unknown", "alike")
 
-#: The most challengers of a stream. Each costs about as much as the champion, and their tickets must fit one ledger
-#: row.
+#: The most challengers of a stream. Each costs about as much as the champion. Their tickets must fit one ledger row.
 MOST_CHALLENGERS = 8
-#: The most bytes of all challengers' tickets in a ledger row, see `state.ledger`. Those of one probability take far
-#: less.
+#: The most bytes of challengers' tickets in a ledger row (`state.ledger`). Those of one probability take far less.
 MOST_TICKETS = 65_000
 
 

@@ -196,8 +196,7 @@ def _queues(
 def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
     """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last.
 
-    In a partition that has no stream time yet, an entry gets the time of its witness: with time 0 it would expire at
-    once.
+    In a partition without stream time yet, an entry gets the time of its witness: with time 0 it would expire at once.
     """
     for (role, ttl_ms), queue in fence.queues.items():
         chunk: list[QueueEntry] = []

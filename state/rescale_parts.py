@@ -39,7 +39,7 @@ class Event(NamedTuple):
 class Learning:
     """A calibrator in a new partition, and its old partition.
 
-    ``short``: for each open ticket, the outcomes learnt before it that this calibrator lacks; their sum.
+    ``short``: outcomes learnt before a ticket that this calibrator lacks, summed over open tickets.
     """
 
     old: int | None

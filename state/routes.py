@@ -36,11 +36,9 @@ FATES: Final = (
     "expired_routes",
     "expired_labels",
 )
-#: Fates of routes: the first of an event; one to another stream; a known one; a source record that came before; a dead
-#: one.
+#: Routes: the first of an event; one to another stream; a known one; a source record that came before; a dead one.
 OPENED, ADDED, ROUTE_DUPLICATE, ROUTE_AGAIN, ROUTE_DEAD = range(5)
-#: Fates of labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a
-#: dead one.
+#: Labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a dead one.
 ROUTED, EARLY, LABEL_DUPLICATE, STALE, LABEL_AGAIN, LABEL_DEAD = range(5, 11)
 #: Counts: rows opened by a label; those of them that got a route; rows that expired with a route; and without one.
 EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)

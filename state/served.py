@@ -34,7 +34,7 @@ class Served:
     def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
         """Return whether this forecast belongs to the warm-up; the first that does not ends the warm-up.
 
-        The warm-up ends with the first forecast after an outcome was learnt whose served score is not the raw one. It
+        Once an outcome was learnt, the warm-up ends with the first forecast whose served score is not the raw one. It
         also ends after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A
         calibrator that always serves raw scores has no warm-up.
 

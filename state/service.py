@@ -46,7 +46,7 @@ class Service:
     #: Names for ledger rows, from `state.ledger.names`.
     names: bytes
     learner: Learner
-    #: Which forecasts have a label; None if that does not matter. While most have none, raw scores are served.
+    #: Which forecasts have a label; None if that does not matter. While most have none, nothing learnt is served.
     coverage: Coverage | None
     #: The counts of the stream.
     counts: Live[StreamCounts]

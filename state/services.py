@@ -203,8 +203,7 @@ class Services:
     def _has_versions(self, stream: str, config: str) -> bool:
         """Whether a configuration may belong to a version of a stream's model.
 
-        The stream may have had versions earlier. Then its present configuration belongs to none, but an earlier one
-        may.
+        The stream may have had versions earlier. Its present one then belongs to none; an earlier one may.
         """
         policy = self._policies.of(stream)
         if policy is not None and (policy.model_version or policy.config == config):
@@ -338,8 +337,7 @@ class Services:
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)
-        # Outcomes may come before the first forecast. Outcomes of the earlier champion are evidence about what serves
-        # now.
+        # Outcomes may come before the first forecast. Those of the earlier champion are evidence on what serves now.
         follows = own is not None and (own.config == config or not own.model_version)
         if own is not None and own.marked and follows and kind == PROBABILITY:
             service.marker = Marker(stream, own, self.live)

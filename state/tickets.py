@@ -63,8 +63,7 @@ class Tickets(Fold):
         largest = max([policy.row_bytes for policy in policies.all], default=0)
         #: Average size in bytes of a ledger row, and of a stream's row, at the last checkpoint.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
-        #: Bytes that a value of a stream takes in memory. It follows from the average size of rows at the last
-        #: checkpoint.
+        #: Bytes that a value of a stream takes in memory. It follows from the average row at the last checkpoint.
         self._value_bytes = VALUE + VALUE_OF_ROW * max(STREAM_BYTES, largest // 2)
         #: Bytes of queues and of the fence in the last checkpoint.
         self._queued = 0
@@ -74,7 +73,7 @@ class Tickets(Fold):
         """Forget everything since the last checkpoint."""
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
-        #: As its class is compiled, `Counting` is called without a look-up.
+        #: `Counting` is compiled, so it is called without a look-up.
         self._observer: Counting | Observer = (
             Counting(self._policies, self._services) if self._given is None else self._given
         )
@@ -347,7 +346,7 @@ class Tickets(Fold):
     def _revise(
         self, row: LedgerRow, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
     ) -> None:
-        """Replace a label that was learnt in all counts, and output the change."""
+        """Replace, in all counts, a label that was learnt; output the change."""
         service, y, touched = self._services.by(row), row.y, self._services.touched
         said = (
             record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,

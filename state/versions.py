@@ -2,8 +2,7 @@
 
 A stream with ``model_version`` has a calibrator for each version (`state.policy.Policy.of_version`). An outcome teaches
 the version that made the forecast. A new version has no outcomes, and its labels may come weeks later. So it starts
-with the map of the version before, *carried over by ranks*: at equal risk, both versions have the same share of scores
-above it.
+with the map of the version before, *carried over by ranks*: at equal risk, both have the same share of scores above.
 
     g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
 

@@ -67,10 +67,9 @@ class Recalibrator(ABC):
         Raises ValueError if ``y`` is not allowed; the state is unchanged.
 
         ``ticket``: from the `Answer` to the forecast of this outcome.
-        ``y``: the outcome: for a probability in [0, 1], 0 or 1 if the calibrator counts; for classes the index; for a
-        law the number.
-        ``at``: record time of the label, ms. Labels of one time may belong to one batch. 0: unknown, or implied by
-        silence.
+        ``y``: the outcome: for a probability in [0, 1], or only 0 or 1 if the calibrator counts; for classes the index;
+        for a law the number.
+        ``at``: record time of the label, ms. Labels of one time may be one batch. 0: unknown, or implied by silence.
         """
 
     @abstractmethod

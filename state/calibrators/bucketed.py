@@ -42,8 +42,7 @@ class Bucketed(Calibrator):
 
     ``grid, spacing, points``: N, the number of gaps between the points that can be served, and their spacing;
       ``points`` between 0 and 1 override both. See `Grid`.
-    ``buckets, bucket_spacing, edges``: the same for buckets of the raw forecast, e_j <= p < e_{j+1}; the last includes
-    1.
+    ``buckets, bucket_spacing, edges``: the same for buckets of the raw forecast, e_j <= p < e_{j+1}, the last with 1.
     ``name, seed``: key the draws.
 
     Notes
@@ -94,7 +93,7 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Rows of cells as `encode` packed them. The row of a cell that changes is removed, and packed again later.
+        #: Rows of cells as `encode` packed them. If a cell changes, its row is removed, and packed again later.
         self._packed: dict[int, bytes] = {}
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; integers keep it exact
         self._start()

@@ -1,4 +1,4 @@
-"""Corrections of an answer by the event's segments: a lasting one that depends on the score, and a short-lived one."""
+"""Corrections of an answer by the event's segments: a lasting one that depends on the score, and a passing one."""
 
 import math
 from struct import Struct
@@ -10,8 +10,7 @@ from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.quick import log1p
 
-#: Knots of a segment's lasting correction, in log-odds: the lowest, their distance, their number. They span 1.8 to 97
-#: %.
+#: Knots of a segment's lasting correction, in log-odds: the lowest, their distance, their number. From 1.8 to 97 %.
 LOW: Final = -4.0
 STEP: Final = 1.5
 KNOTS: Final = 6
@@ -236,8 +235,7 @@ def _lasting(rows: list[list[float]], v: float) -> float:
         before = total
     if ordered:
         return (1.0 - right) * sums[i] + right * sums[i + 1]
-    # Take v + l(v) minus a line of slope `FLAT`, and find the least never falling function above it and the greatest
-    # below.
+    # Of v + l(v) minus a line of slope `FLAT`: the least function above that never falls, and the greatest below.
     above = [0.0] * KNOTS
     below = [0.0] * KNOTS
     rise = (1.0 - FLAT) * STEP

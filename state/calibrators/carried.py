@@ -15,7 +15,7 @@ FEW: Final = 50
 #: The version's own outcomes after which the line no longer changes. A version that has so many before `FEW` forecasts
 #: never gets a line: they have already taught the calibrator about raw scores.
 OWN: Final = 20
-#: Largest log-odds. Beyond it, a float's probability cannot be told from 0 or 1.
+#: Largest log-odds. Beyond them, a probability is as good as 0 or 1.
 _FAR: Final = 700.0
 
 

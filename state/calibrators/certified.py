@@ -19,8 +19,7 @@ CELLS: Final = 64
 PATIENCE: Final = 1.0
 #: While a cell is within this share of its margin, it takes the outcomes nearest to it.
 NEAR: Final = 0.5
-#: Outcomes of each kind needed before any score is moved. Where frauds are reported first, the first outcomes are all
-#: ones.
+#: Outcomes of each kind needed before any score is moved. If frauds are reported first, the first outcomes are all 1.
 EVIDENCE: Final = 20
 #: One kind of outcome counts as late if it waits this many times as long as the other, and this many outcomes longer.
 LATER: Final = 1.5
@@ -81,13 +80,13 @@ class Certified(Calibrator):
     others came, so there are at most 1 + D_c of them, each adds at most e_{c+1}, and M_c has not fallen. The same from
     below. A revision moves Σ |W_c| by at most 1. ∎
 
-    Scores of a cell lie within two intervals, so s_c is at most half of that: for prompt outcomes, in advance, G is at
-    most .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come before there
-    is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the outcomes of *one
-    cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a guarantee below D
-    / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these average at most one
-    half and only ones follow, or above one half and only zeros follow, they are D / 2 off from the only calibrated
-    scores.
+    Scores of a cell lie within two intervals, so s_c is at most half of that: for prompt outcomes, known before any of
+    them, G is at most .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come
+    before there is evidence (below). It is usually far less: risks are rarely one half. Delays enter through the
+    outcomes of *one cell* that were awaited at once, added over cells, not as a factor. No deterministic answer has a
+    guarantee below D / 2T with D outcomes outstanding. It must give the first D answers without any outcome. If these
+    average at most one half and only ones follow, or above one half and only zeros follow, they are at least D / 2 off
+    from the only calibrated scores.
 
         M_c = `ONE` + patience sqrt(V_c) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 
@@ -99,9 +98,9 @@ class Certified(Calibrator):
     everybody for a fraudster. So an opponent whose outcomes are all of one kind is served the forecast, and G says how
     far that is off. Not so with ``evidence`` 0.
 
-    *Runs.* V_c is Σ p (1 - p), but the labels that an unlikely run (`Runs`) brings to a cell are one fact and add (Σ (p
-    - y))²: all forecasts of a game share its outcome. This covers only labels that were awaited when their run began.
-    So an adversary whose labels come at once cannot widen a margin.
+    *Runs.* V_c is Σ p (1 - p), but the labels that an unlikely run (`Runs`) brings to a cell are one fact, and together
+    add (Σ (p - y))²: all forecasts of a game share its outcome. This covers only labels that were awaited when their
+    run began. So an adversary whose labels come at once cannot widen a margin.
 
     *Unequal delays.* Let a zero wait for w more outcomes on average than a one, and `LATER` times as long. In a cell
     that is used more and more, that many ones have come without the zeros that were issued with them: B_c is at least
@@ -282,7 +281,7 @@ class Certified(Calibrator):
         self._count(now, p, y, 1, p * (1.0 - p))
 
     def _count(self, c: int, p: float, y: float, sign: int, variance: float) -> None:
-        """Add an event to a cell (sign 1) or remove it (-1). The cell must come from `_begun`. Margins never fall."""
+        """Add an event (sign 1) to a cell that is begun, see `_begun`, or remove it (-1). Margins never fall."""
         cell = self._cells[c]
         self._packed[c] = b""
         cell.events += sign

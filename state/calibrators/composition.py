@@ -66,7 +66,7 @@ class Composition(Calibrator):
         self.front.revise(front, was, y)
 
     def breaks(self) -> Sequence[float]:
-        """Return the breaks of the front. Those of the back depend on what the front serves."""
+        """Return the breaks of the front. Those of the back are among the front's answers, not among forecasts."""
         return self.front.breaks()
 
     def unserved(self, ticket: bytes) -> bytes:

@@ -46,8 +46,7 @@ class Crowds:
 
         ``since, information``: information learnt when its forecast was issued, and now.
         ``g``: the outcome's error q - y; for a revision the old label minus the new one.
-        ``revised``: whether this is a revision. It counts in full if no outcome of its crowd was late, because all
-        of them did.
+        ``revised``: whether this is a revision. It counts in full if no outcome of its crowd was late, because all did.
         """
         if not CROWDED <= since < information:
             return 1.0

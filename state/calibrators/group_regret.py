@@ -14,9 +14,8 @@ from state.calibrators.grid import Grid
 from state.calibrators.regret_matching import RegretMatching
 from state.quick import new
 
-#: Standard deviations of chance in the margin of a segment's point, the same number as in a bucket's margin. With an
-#: adversary in one of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5,
-#: .030 with 0.
+#: Standard deviations of chance in the margin of a segment's point, as in that of a bucket. With an adversary in one of
+#: eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5, .030 with 0.
 PATIENCE: Final = 0.5
 #: The most segments that are counted: the first that have an outcome. 64 take 78 kB if all points of a grid of 100 are
 #: served.

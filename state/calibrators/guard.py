@@ -7,8 +7,8 @@ from typing import Final
 from state.odds import log_odds
 from state.scoring.ages import BATCH
 
-#: The baseline's first weight; standard errors that change it by a factor e; how far it may move from the first, in
-#: log-odds.
+#: The first weight of the baseline; the most that one standard error moves it; and how far it may move from the first
+#: in all. Moves are in log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0

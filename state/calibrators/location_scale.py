@@ -12,8 +12,9 @@ from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
 from state.quick import floats
 
-#: How many last outcomes teach shift and scale; and the fewest. With 500, windows after a change are a third worse;
-#: losses are within .3 % of each other (`docs/explanation/calibrators.md`).
+#: How many of the last outcomes teach shift and scale; the fewest that do, which is also the
+#: weight of the start. With 500, windows after a change are a third worse; losses are within .3 %
+#: of each other (`docs/explanation/calibrators.md`).
 WINDOW, FEWEST = 250, 20
 #: Weight of the newest outcome in the fast place.
 FAST = 0.3
@@ -58,8 +59,7 @@ class LocationScale:
 
     The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. L_k is the pinball
     loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the smallest of the three. V is
-    the sum over events of the variance of the three losses, under the weights at that time. The weights are
-    proportional to
+    the sum over events of the variance of the three losses, under the weights at that time. Weights are proportional to
 
         ρ_k exp(-η L_k) / s_k,  η = min(`STEEP`, 2 / sqrt(V N)),  s_k = sqrt(N), and 1 for the raw place,
 

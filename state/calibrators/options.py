@@ -17,7 +17,7 @@ class Option(NamedTuple):
     allowed: str
     #: What the option does, in one line.
     meaning: str
-    #: Whether a value is allowed.
+    #: Returns whether a value is allowed.
     takes: Callable[[object], bool]
 
 

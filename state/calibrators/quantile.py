@@ -26,8 +26,9 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 #: a tenth worse; with .04 it is 1.1 %. On real series the loss is the same or less
 #: (`docs/explanation/classes-and-numbers.md`).
 RATE = 0.025
-#: A step is at most this, divided by the number of outstanding outcomes. With .5 it learns a little sooner, and costs
-#: twice as much where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
+#: A step is at most this divided by 1 + D, the largest number of outstanding outcomes. With .5
+#: it learns a little sooner, and costs twice as much where forecasts drift about as fast as
+#: outcomes come (`docs/explanation/classes-and-numbers.md`).
 STEADY = 0.25
 #: This many outstanding forecasts add as much noise to the evidence about places as one outcome.
 OVERLAP = 10.0
@@ -52,8 +53,7 @@ class Quantile(Recalibrator):
     ``rate``: η, the largest step. Where outcomes come late, the step taken is smaller, see the notes.
     ``link``: ``identity`` (as in the paper) steps in the level itself; ``logit`` steps in its log-odds, so that a level
     of .005 takes small steps and does not fall below 0.
-    ``low, high``: the range of the quantity; served quantiles are clamped to it. With the defaults no range is
-    declared.
+    ``low, high``: the range of the quantity; served quantiles are clamped to it. The defaults declare no range.
     ``name, seed``: key the draws.
 
     Notes
@@ -159,8 +159,7 @@ class Quantile(Recalibrator):
         self._place, self._segments = LocationScale(), PlaceBySegment()
         #: Learnt outcomes whose answer had a level played at or below 0, or at or above 1.
         self._saturated = 0
-        #: For the anchor: how often it covered two successive outcomes, whether it covered the last one, and the
-        #: largest C.
+        #: For the anchor: how often it covered two outcomes in a row, whether it covered the last, and the largest C.
         self._pairs, self._last, self._most_alike = 0, 0, 1.0
         self._take([0] * (m + 1), [0] * BLOCKS)
 

@@ -25,9 +25,8 @@ from state.quick import log1p, new
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
 #: settings of these and of the prior information, only this one is nowhere worse than the best front by more than .002
-#: Brier, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late. With 3 instead of 6 Elec2 gains .011
-#: Brier and loses .0005 with outcomes 500 late. With 500 or 2,000 instead of 1,000, flights or bank 2,000 late are
-#: .0005 worse.
+#: Brier, on bank-full, Elec2 and flights with outcomes 0 to 5,000 late. With 3 instead of 6 Elec2 gains .011 Brier and
+#: loses .0005 with outcomes 500 late. With 500 or 2,000 instead of 1,000, flights or bank 2,000 late are .0005 worse.
 SLOW: Final = 1000.0
 FAST: Final = 6.0
 BLEND: Final = 2000.0
@@ -41,8 +40,8 @@ REACH: Final = 2.0
 LAGS: Final = 7.0
 #: Information that the identity counts for: in the slope of both maps, in the offsets of the slow and of the fast one,
 #: in offset and share of the blend. All except `IN_BLEND`, and also `IN_BEND`, were chosen on 21 streams that nothing
-#: had been tuned on (docs/explanation/calibrators.md). With .2 in the offset of the fast map, too, Elec2 is .5 % worse
-#: in log loss.
+#: had been tuned on (docs/explanation/calibrators.md). With .2 in the offset of the fast map, too, the log loss of
+#: Elec2 is .5 % worse.
 IN_SLOPE: Final = 2.0
 IN_OFFSET: Final = 0.2
 IN_FAST_OFFSET: Final = 0.05
@@ -54,7 +53,7 @@ EXPECTED: Final = 4.0
 #: Information after which the slow map is settled, so that its answers are evidence about the blend. With 20, payments
 #: of .4 % fraud learnt after 45 days were served 1.3 % less on average (six seeds), to compensate for early answers.
 SETTLED: Final = 60.0
-#: Least slope of the maps, and largest offset.
+#: Least and largest slope of the maps, and largest offset.
 FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
@@ -84,8 +83,7 @@ _LN2: Final = math.log(2.0)
 class TwoSpeed(Calibrator):
     """Serve a strictly increasing map of the raw forecast, which departs from it only as far as outcomes support.
 
-    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, for example from a
-    replay.
+    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, say from a replay.
     ``prior_rate, model_rate``: share of ones in the stream, and in the model's training data; the difference of their
       log-odds is added to the offset. 0: not known.
 
@@ -300,7 +298,7 @@ class TwoSpeed(Calibrator):
         slow, fast = sigmoid(slow), sigmoid(fast)
         part = self.part = self._crowds.part(since, self._information, slow - y)
         self._runs.note(y, at // SPAN, self._slow, self._fast)
-        if evident:  # before, the raw forecast was served
+        if evident:  # otherwise the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             smooth = self._guard.weight * (raw - q) + q
             self._judge(z, y, raw, q, at, late=not settled and since < self._information)

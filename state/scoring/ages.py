@@ -19,8 +19,7 @@ CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
 
-#: Labels of one record time that count as one fact in `state.calibrators.guard`. Fewer flights than that land in one
-#: minute.
+#: Labels of one record time that count as one fact in `state.calibrators.guard`. Fewer flights land in one minute.
 BATCH: Final = 20
 #: Among labels that share a record time, an earlier label counts half after so many further ones.
 FADE: Final = 10_000

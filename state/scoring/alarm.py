@@ -1,4 +1,4 @@
-"""The alarm for broken calibration: an e-process. People may look at it after every event.
+"""The alarm for broken calibration: an e-process, so that people may look at it after every event.
 
 The hypothesis is that each outcome has the probability that was forecast. A gambler bets against it. If it is true, the
 gambler's wealth does not grow on average. So the probability that it ever reaches 1/α is at most α (Ville's
@@ -30,15 +30,15 @@ def log_wealth(cells: Sequence[Bin]) -> float:
 
         exp(λ S - (exp|λ| - 1 - |λ|) V).
 
-    By Bennett's inequality this is a supermartingale that starts at 1 if E[y | past] = p. The mean M over `STAKES` is
-    one, too.
+    By Bennett's inequality this is a supermartingale that starts at 1 if E[y | past] = p. So is its mean
+    M over `STAKES`.
 
     Half of the wealth bets on all cells together. It finds forecasts that are too high or too low as a whole. The other
     half bets on single cells. It finds forecasts that are too extreme or not extreme enough. With K cells it is worth Π
     (1 - 1/K + M_k/K). This is a supermartingale, too: the cell is known before the outcome, and each event changes one
-    factor. It is the mean over all sets of cells to bet on, with on average one cell in a set. It never falls below (1
-    - 1/K)^K, which is .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little.
-    Finding one wrong cell costs log K = 2.9 nats.
+    factor. It is the mean over all sets of cells to bet on, on average one in a set. It never falls below (1 - 1/K)^K,
+    which is .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little. Finding one
+    wrong cell costs log K = 2.9 nats.
 
     The wealth is a function of sums. So events cost nothing beyond their scores, and their order within the stretch
     does not matter. There is no alarm for draws, because a draw is not a probability: of the events with a draw of .3,

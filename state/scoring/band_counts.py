@@ -233,7 +233,7 @@ def worth(known: Sequence[float], ones: Sequence[float], band: int, costs: tuple
     """Return the worth of a band.
 
     ``known, ones``: for each band, the number of forecasts with a label, and with the label 1.
-    ``costs``: cost of a missed event, and cost of reviewing a forecast.
+    ``costs``: cost of a missed one (an outcome of 1), and cost of reviewing a forecast.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

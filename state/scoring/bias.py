@@ -20,8 +20,10 @@ class Bias(Encoded):
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
     A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
-    comes. Streams whose calibrator takes no features have no sums here. Bytes, little-endian: d (u16). If d > 0, n and
-    then the four sums of each feature follow (f64). 2 bytes without features, 2,058 with 64.
+    comes. Streams whose calibrator takes no features have no sums here.
+
+    Bytes, little-endian: d (u16). If d > 0, n and then the four sums of each feature follow (f64). 2 bytes without
+    features, 2,058 with 64.
     """
 
     __slots__ = ("_n", "_sums")

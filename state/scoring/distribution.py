@@ -21,9 +21,9 @@ EDGES: Final[tuple[float, ...]] = (
 )
 CELLS: Final = len(EDGES) + 1
 
-#: Length of a period, a day of stream time; and how many past days count as recent. A week holds a weekend, and so does
-#: the past. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of the days have a shift
-#: above .25.
+#: Length of a period, a day of stream time; and how many past days count as recent. A week holds a weekend, and so
+#: does the past. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of days shift by
+#: more than .25.
 RECENT: Final = 7
 #: Memory in days with forecasts: with each new one, a day's weight is multiplied by 1 - 1/MEMORY.
 MEMORY: Final = 32
@@ -43,8 +43,7 @@ _HEAD: Final = Struct("<QIH")
 #: Bytes of past and recent days if none has forecasts.
 _YOUNG: Final = encode_cells([0]) * (1 + RECENT)
 
-#: Counts of a day without forecasts; and all recent days without any. They are shared, so that these take no memory,
-#: and never change.
+#: Counts of a day without forecasts; and all recent days without any. Shared to save memory, they never change.
 _NONE: Final[Counts] = bytearray(CELLS)
 _NO_DAYS: Final = [_NONE] * RECENT
 

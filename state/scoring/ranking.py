@@ -85,7 +85,7 @@ class Ranking:
         if not n or not m:
             return NONE
         zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
-        # For an event in a cell: if it is a one, the share of zeros below it; if a zero, the share of ones above it.
+        # For an event in a cell: the share of zeros below it if it is a one, of ones above it if it is a zero.
         below = (np.cumsum(zeros) - zeros / 2.0) / n
         above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
         area = float(ones @ below) / m
@@ -126,8 +126,8 @@ class Ranking:
     def bins(self, most: int) -> list[dict[str, float]]:
         """Return a reliability curve: for each bin its events ``n``, mean ``forecast`` and share of ones, ``outcome``.
 
-        Bins hold equal shares of the events, after zeros and ones are weighted so that each make up half of the total.
-        So there are bins where rare ones have high forecasts. A forecast is taken as the middle of its fine cell.
+        Bins hold equal shares of the events, after zeros and ones are weighted so that both have half of the weight. So
+        there are bins where rare ones have high forecasts. A forecast is taken as the middle of its fine cell.
         """
         if not self.n + self.m:
             return []
@@ -147,8 +147,7 @@ def binomial(hits: float, n: float) -> Estimate:
     """Return a share of n events, at most 1, with its binomial standard error; NaN without events.
 
     The error is that of the share with one more hit and one more miss: with no hit among six there is an error, too.
-    With 6 to 20 events and a chance of .1, two errors then hold the truth in .87 to .99 of the cases, in place of .47
-    to .87.
+    With 6 to 20 events and a chance of .1, two errors then hold the truth in .87 to .99 of cases, not .47 to .87.
     """
     if not n:
         return NONE

@@ -55,12 +55,12 @@ class Recent:
 
     Notes
     -----
-    **Windows.** A segment's window begins where a window of its stream begins. That has 5,000 events
-    (`state.scoring.history`; for classes and numbers, ten windows of `state.scoring.vector_history`). A window of the
-    segment is closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a large
-    segment has one window in each window of the stream, and a small one has windows that last longer. The present
-    window and the last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on
-    labels.
+    **Windows.** A segment's window begins where a window of its stream begins. A window of the stream has 5,000
+    events (`state.scoring.history`; for classes and numbers, ten windows of `state.scoring.vector_history`). A window
+    of the segment is closed by the first event of a later window of the stream, if it has `LEAST` events by then. So
+    a large segment has one window in each window of the stream, and a small one has windows that last longer. The
+    present window and the last `RECENT` closed ones are kept. Where windows end depends on how many events came, and
+    not on labels.
 
     **Recent alarm.** A gambler (`state.scoring.alarm`) starts with every window, bets that all forecasts are too high
     or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of the active gamblers. If

@@ -22,8 +22,7 @@ SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 _CELLS: Final = len(COARSE) + 1
 _LOW: Final = len(BANDS)  # last band of the first bin
 _SUMS: Final = 5  # sums of a cell
-#: The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Each book has the sums of all
-#: cells.
+#: The books: raw; ``p`` of events without a draw; ``p`` of others; the draw. Each has the sums of all cells.
 _BOOKS: Final = 4
 _RAW: Final = 0
 _SAME: Final = 1

@@ -43,7 +43,7 @@ class SegmentPairScores(PairScores):
 
     def __init__(self) -> None:
         super().__init__()
-        #: These counts are those of `state.scoring.segment_scores.SegmentScores`; so is ``warm_up``.
+        #: These counts and ``warm_up`` are as in `state.scoring.segment_scores.SegmentScores`.
         self.issued = 0
         self.known = 0
         self.age_ms = 0

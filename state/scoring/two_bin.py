@@ -48,8 +48,7 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
     *Standard error.* With G_i the value's derivative by p_i - y_i, the variance is Σ G_i² π_i(1 - π_i) and that of the
     quadratic part of the noise, which is at most 2 (Σ π(1 - π) / n²)². For π(1 - π) of an event the larger of two
     values is taken: that of its forecast, and that observed in its coarse cell with one more one and one more zero.
-    With values observed in fine cells only, and a single expected one, the interval of `gain` held the truth in half of
-    the cases.
+    With values observed in fine cells only, and a single expected one, half of the intervals of `gain` held the truth.
 
     References
     ----------

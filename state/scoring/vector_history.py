@@ -47,8 +47,8 @@ class VectorHistory(Windows[Any]):
     Notes
     -----
     Events are added to the scores of all events and to the tally of the present window. A window has `WINDOW` events.
-    The tallies of the last `RECENT` windows are kept. Its error is that of coverage, or the calibration error of the
-    likeliest class (`tallies`).
+    The tallies of the last `RECENT` windows are kept. The error of a window is that of coverage, or the calibration
+    error of the likeliest class (`tallies`).
 
     **Alarm.** For numbers, the hypothesis is that an outcome lies below the quantile of level τ with chance τ; bets are
     on each level. For classes, it is that class k has the chance p_k; bets are on the likeliest class by bins, and half
@@ -310,8 +310,8 @@ def alike(found: Iterable[VectorHistory]) -> list[VectorHistory]:
 def auc(histories: Iterable[VectorHistory], kind: Alarmed) -> Estimate:
     """Return the chance that a right answer had a higher probability than a wrong one in its window; NaN for numbers.
 
-    An answer is the class with the highest probability. It is right if that class occurred. The error assumes
-    independent windows.
+    An answer is the class with the highest probability, and right if it occurred. The error
+    assumes independent windows.
     """
     start = 3 * KINDS.index(kind)
     sums = zip(*(each.ordered()[start : start + 3] for each in histories), strict=True)

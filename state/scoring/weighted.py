@@ -37,10 +37,10 @@ class Weighted(Encoded):
 
     Notes
     -----
-    An event has the weight w = a min(1 / q, 50). a is its ``weight``, 1 if the stream has none; q is the chance of its
-    label, 1 if unknown (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came true over
-    all forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz & Thompson's
-    estimate.
+    An event has the weight w = a min(1 / q, 50). a is its ``weight``, 1 if the stream has none; q is the chance of
+    its label, 1 if unknown (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came
+    true over all forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz
+    & Thompson's estimate.
 
     All events count, also those of the warm-up and those that teach nothing. A forecast falls into one of 14 bands, see
     `state.scoring.segment_scores.EDGES`. A revision leaves no trace of the old label, except for rounding.

@@ -64,9 +64,9 @@ class Windows(Generic[T]):
 
     Notes
     -----
-    Events are added to the present window. A window that has all its events is closed. Then it is the last window, and
-    also the worst of a kind if its error is the largest so far. Windows are counted in events, so they do not depend on
-    batches.
+    Events are added to the present window. A window that has all its events is closed. Then it is the last window,
+    and also the worst of a kind if its error is the largest so far. Windows are counted in events, so they do not
+    depend on batches.
 
     **Alarm.** The gambler of `alarm` divides the wealth. One half bets on all events together and finds a small lasting
     bias. Of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone and finds later errors. The shares of
