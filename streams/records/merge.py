@@ -24,7 +24,7 @@ from itertools import count, islice
 from time import monotonic
 from typing import Final, Protocol
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition
 
 from state.engine import OUTSTANDING
 from state.journal import NONE, Entry, Journal, Last, last
@@ -35,7 +35,7 @@ from streams.sources.references import Headers
 class ReadPositions(Protocol):
     """How far the topics have been read."""
 
-    def caught_up(self, tp: TP) -> bool:
+    def caught_up(self, tp: TopicPartition) -> bool:
         """Whether a topic-partition has nothing more to fetch, as far as is known."""
 
 
@@ -103,7 +103,7 @@ class Batch:
     #: At least one, unless it is a tick.
     records: list[Merged]
     #: Next offset of each source topic-partition, to commit when all effects are acknowledged.
-    ends: dict[TP, int]
+    ends: dict[TopicPartition, int]
     #: Run of the buffer that the batch belongs to; batches of earlier runs have no effect any more.
     epoch: int
     #: The last journal entry with records in it, if they were folded before a crash; None: they are new.
@@ -123,7 +123,7 @@ class RewrittenError(ValueError):
     ``offset``: offset of the first record that is known to differ.
     """
 
-    def __init__(self, place: TP, offset: int) -> None:
+    def __init__(self, place: TopicPartition, offset: int) -> None:
         super().__init__(
             f"{place.topic}/{place.partition} offset {offset} is not the record that was applied before: the topic was "
             "cut, or made anew, and its offsets were given to other records. Restore the topic, or give the worker "
@@ -136,7 +136,7 @@ class PartitionBuffer:
     """The buffered records of one partition. Where they are to be fetched again, a new buffer takes its place."""
 
     partition: int
-    sources: Sequence[TP]
+    sources: Sequence[TopicPartition]
     epoch: int = field(default_factory=_EPOCHS.__next__)
     #: Whether a batch is being folded, and the batches that are not acknowledged yet.
     busy: bool = False
@@ -151,7 +151,7 @@ class PartitionBuffer:
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
     #: The topic-partition with more records needed to place its head, at most `BEHIND`; None: neither.
-    awaited: TP | None = None
+    awaited: TopicPartition | None = None
 
     def begin(self, fence: Sequence[int], journal: Journal) -> None:
         """Begin after the last checkpoint, at its next offsets and with the journal's entries."""
@@ -172,7 +172,7 @@ class PartitionBuffer:
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
 
-    def queues(self) -> Iterator[tuple[TP, deque[KafkaRecord]]]:
+    def queues(self) -> Iterator[tuple[TopicPartition, deque[KafkaRecord]]]:
         """Yield what is buffered of each topic."""
         return zip(self.sources, self.buffers, strict=True)
 
@@ -230,7 +230,7 @@ class PartitionBuffer:
         """Return a batch, which counts as taken from now on."""
         self.held_since = None
         self.busy = True
-        ends: dict[TP, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for topic, record in reversed(records):  # the last of each topic
             if self.sources[topic] not in ends:
                 ends[self.sources[topic]] = record.offset + 1
