@@ -14,7 +14,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 #: Inner edges of the cells of ages, ms: from a minute to 11 years. Each is the one before times the root of 2.
-EDGES: Final[tuple[int, ...]] = tuple(round(MINUTE_MS * 2.0 ** (k / 2)) for k in range(46))
+EDGES: Final[tuple[float, ...]] = tuple(float(round(MINUTE_MS * 2.0 ** (k / 2))) for k in range(46))
 CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
@@ -150,7 +150,7 @@ class Ages(Encoded):
                 low, high = _bounds(cell)
                 return low + (high - low) * left / count
             left -= count
-        return float(EDGES[-1])  # rounding errors may end here
+        return EDGES[-1]  # rounding errors may end here
 
     def after(self, age_ms: float, until_ms: float = math.inf) -> float:
         """Return the share of the outcomes that came after an age; NaN without outcomes.
@@ -202,7 +202,7 @@ class Ages(Encoded):
 
 def _bounds(cell: int) -> tuple[float, float]:
     """Return where a cell begins and ends, ms. The last cell is assumed to be as long as the one before."""
-    low = EDGES[cell - 1] if cell else 0
+    low = EDGES[cell - 1] if cell else 0.0
     return low, EDGES[cell] if cell < len(EDGES) else low * math.sqrt(2.0)
 
 

@@ -10,15 +10,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Final
 
 from streams.config.declared import OUTPUT_FORMATS
 from streams.config.settings import Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
 from streams.sources.registry import AVRO, RefusedError, RegistryForbiddenError
 from streams.sources.wait import Wait
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger("trueup")
 
@@ -69,7 +70,7 @@ async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: 
     return replace(settings, schema_ids=ids)
 
 
-async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str) -> int:
+async def _asked(settings: Settings, session: "aiohttp.ClientSession", label: str) -> int:
     registry, under = settings.registry, subject(settings, label)
     try:
         held, has = await registry.latest(session, under), ""

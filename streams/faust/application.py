@@ -13,6 +13,7 @@ from yarl import URL
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.contact import Contact
+from streams.faust.credentials import credentials
 from streams.faust.inputs import Inputs
 from streams.faust.producing import BatchProducer
 from streams.faust.progress import Recovery
@@ -37,7 +38,7 @@ class Application:
         self.faust = faust.App(
             settings.app_id,
             broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
-            broker_credentials=settings.security.credentials(),
+            broker_credentials=credentials(settings.security),
             store="rocksdb://",
             datadir=str(settings.state_dir),
             processing_guarantee="at_least_once",

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from faust import auth
-from faust.types.auth import CredentialsT
-
 from streams.config.following_tls import FollowingContext
 from streams.config.variables import Secret, now, variable, variable_of
 from streams.kafka.sign_in import Tokens
@@ -182,29 +179,14 @@ class Security:
             return options | {"sasl_oauth_token_provider": self.tokens}
         if self.mechanism == KERBEROS:
             return options | {
-                "sasl_kerberos_service_name": self._service,
+                "sasl_kerberos_service_name": self.service,
                 "sasl_kerberos_domain_name": self.kerberos_domain,
             }
         return options | {"sasl_plain_username": self.username, "sasl_plain_password": now(self.password)}
 
-    def credentials(self) -> CredentialsT | None:
-        """Return the same options as Faust's credentials."""
-        if not self.sasl:
-            return auth.SSLCredentials(context=self.context) if self.context else None
-        if self.tokens is not None:
-            return auth.OAuthCredentials(oauth_cb=self.tokens, ssl_context=self.context)
-        if self.mechanism == KERBEROS:
-            return auth.GSSAPICredentials(
-                kerberos_service_name=self._service,
-                kerberos_domain_name=self.kerberos_domain,
-                ssl_context=self.context,
-            )
-        return auth.SASLCredentials(
-            username=self.username, password=self.password, mechanism=self.mechanism, ssl_context=self.context
-        )
-
     @property
-    def _service(self) -> str:
+    def service(self) -> str:
+        """The service of the brokers' principals, for Kerberos."""
         return self.kerberos_service or "kafka"
 
 

@@ -24,7 +24,7 @@ from itertools import count, islice
 from time import monotonic
 from typing import Final, Protocol
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition
 
 from state.engine import OUTSTANDING
 from state.journal import NONE, Entry, Journal, Last, last
@@ -35,7 +35,7 @@ from streams.sources.references import Headers
 class ReadPositions(Protocol):
     """How far the topics have been read."""
 
-    def caught_up(self, tp: TP) -> bool:
+    def caught_up(self, tp: TopicPartition) -> bool:
         """Whether a topic-partition has nothing more to fetch, as far as known."""
 
 
@@ -104,7 +104,7 @@ class Batch:
     #: The records: at least one, unless the batch is a tick.
     records: list[Merged]
     #: Next offset of each source topic-partition, to commit when all effects are acknowledged.
-    ends: dict[TP, int]
+    ends: dict[TopicPartition, int]
     #: The run of the buffer to which the batch belongs. Batches of earlier runs no longer have an effect.
     epoch: int
     #: If the records were folded before a crash: the last journal entry that has some of them. None: they are new.
@@ -124,7 +124,7 @@ class RewrittenError(ValueError):
     ``offset``: offset of the first record that is known to differ.
     """
 
-    def __init__(self, place: TP, offset: int) -> None:
+    def __init__(self, place: TopicPartition, offset: int) -> None:
         super().__init__(
             f"{place.topic}/{place.partition} offset {offset} is not the record that was applied before: the topic was "
             "cut, or recreated, and its offsets were given to other records. Restore the topic, or give the worker "
@@ -137,7 +137,7 @@ class PartitionBuffer:
     """The buffered records of one partition. A new buffer takes its place if they have to be fetched again."""
 
     partition: int
-    sources: Sequence[TP]
+    sources: Sequence[TopicPartition]
     epoch: int = field(default_factory=_EPOCHS.__next__)
     #: Whether a batch is being folded; and the batches that are not acknowledged yet.
     busy: bool = False
@@ -152,7 +152,7 @@ class PartitionBuffer:
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
     #: The topic-partition that needs more records to place its head, at most `BEHIND`; None if neither does.
-    awaited: TP | None = None
+    awaited: TopicPartition | None = None
 
     def begin(self, fence: Sequence[int], journal: Journal) -> None:
         """Begin after the last checkpoint, at its next offsets and with the journal's entries."""
@@ -173,7 +173,7 @@ class PartitionBuffer:
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
 
-    def queues(self) -> Iterator[tuple[TP, deque[KafkaRecord]]]:
+    def queues(self) -> Iterator[tuple[TopicPartition, deque[KafkaRecord]]]:
         """Yield the buffered records of each topic."""
         return zip(self.sources, self.buffers, strict=True)
 
@@ -231,7 +231,7 @@ class PartitionBuffer:
         """Return a batch. It counts as taken from now on."""
         self.held_since = None
         self.busy = True
-        ends: dict[TP, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for topic, record in reversed(records):  # last record of each topic
             if self.sources[topic] not in ends:
                 ends[self.sources[topic]] = record.offset + 1

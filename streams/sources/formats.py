@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, cast
 import orjson
 
 from streams.sources.avro import Avro
-from streams.sources.protobuf import Protobuf
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit, short
 from streams.sources.registry import SchemaId
@@ -139,5 +138,7 @@ def _named(
     if name == "avro":
         return Avro(schema, schemas, header)
     if name == "protobuf":
+        from streams.sources.protobuf import Protobuf  # noqa: PLC0415 - its library and protoc are large, and few need them
+
         return Protobuf(cast("str | None", schema), message, schemas, header)
     return Json()

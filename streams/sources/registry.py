@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-import aiohttp
 import orjson
 
 from streams.config.following_tls import FollowingContext
 from streams.config.variables import now, variable
+
+if TYPE_CHECKING:
+    import aiohttp  # it takes a fifth of the time in which a command starts, and few need a registry
 
 log = logging.getLogger("trueup")
 
@@ -122,8 +124,10 @@ class Registry:
             raise ValueError(f"cannot load {files} of TRUEUP_REGISTRY_*: {exc.strerror or exc}") from exc
         return context
 
-    def session(self) -> aiohttp.ClientSession:
+    def session(self) -> "aiohttp.ClientSession":
         """Return a session for `fetch`; the caller closes it."""
+        import aiohttp  # noqa: PLC0415 - see above
+
         headers = dict(_ACCEPT)
         if self.username:
             headers["Authorization"] = aiohttp.encode_basic_auth(self.username, now(self.password) or "")
@@ -135,7 +139,7 @@ class Registry:
             connector=aiohttp.TCPConnector(ssl=self.context),
         )
 
-    async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
+    async def fetch(self, session: "aiohttp.ClientSession", schema: SchemaId) -> Fetched | None:
         """Return a schema with all schemas to which it refers; None if the registry lacks one of them.
 
         Raises RegistryError if the registry cannot be reached, or its answer is invalid.
@@ -174,7 +178,7 @@ class Registry:
             return None
         return Fetched(kind, _text(found), tuple(references.items()))
 
-    async def _recognise(self, session: aiohttp.ClientSession) -> None:
+    async def _recognise(self, session: "aiohttp.ClientSession") -> None:
         """Raise `RegistryError` if the server is not a registry: any other server also answers 404 for a schema."""
         try:
             known = (await self._ask(session, _TYPES))[0] not in _ABSENT
@@ -185,7 +189,7 @@ class Registry:
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
-    async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+    async def register(self, session: "aiohttp.ClientSession", subject: str, text: str) -> int:
         """Register an Avro schema under a subject and return its id. If it is registered already, return that id.
 
         Raises RefusedError if the schema is not compatible with those of the subject, or if registering is not allowed.
@@ -193,7 +197,7 @@ class Registry:
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
-    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+    async def registered(self, session: "aiohttp.ClientSession", subject: str, text: str) -> int:
         """Return the id of an Avro schema under a subject, however it is formatted. Nothing is registered.
 
         Raises RefusedError if it is not registered there, or the subject may not be read.
@@ -201,7 +205,7 @@ class Registry:
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
-    async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
+    async def latest(self, session: "aiohttp.ClientSession", subject: str) -> dict[str, Any] | None:
         """Return the latest schema of a subject; None if there is none.
 
         Raises RegistryForbiddenError if the subject may not be read.
@@ -209,14 +213,14 @@ class Registry:
         """
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
-    async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
+    async def _post(self, session: "aiohttp.ClientSession", path: str, text: str) -> dict[str, Any]:
         status, told, said = await self._ask(session, path, text)
         if status == 200 and isinstance(said, dict):
             return said
         message = said.get("message") if isinstance(said, dict) else None
         raise (RefusedError if status in _REFUSED else RegistryError)(f"{told}: {message}" if message else told)
 
-    async def _get(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any] | None:
+    async def _get(self, session: "aiohttp.ClientSession", path: str) -> dict[str, Any] | None:
         """Return the object at a path; None if the status says that there is none."""
         status, told, said = await self._ask(session, path)
         if status in _ABSENT:
@@ -227,11 +231,15 @@ class Registry:
             raise RegistryError(f"{self._url(path)} answered something else than a JSON object")
         return said
 
-    async def _ask(self, session: aiohttp.ClientSession, path: str, schema: str | None = None) -> tuple[int, str, Any]:
+    async def _ask(
+        self, session: "aiohttp.ClientSession", path: str, schema: str | None = None
+    ) -> tuple[int, str, Any]:
         """Return an answer's status, the status in words, and its JSON; None if a refusal has no JSON.
 
         ``schema``: is posted, unless it is None.
         """
+        import aiohttp  # noqa: PLC0415 - see above
+
         url = self._url(path)
         method, given = ("GET", None) if schema is None else ("POST", {"schema": schema})
         try:
@@ -255,7 +263,7 @@ def _refusal(body: bytes) -> Any:  # noqa: ANN401 - JSON
         return None
 
 
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
+async def _body(answer: "aiohttp.ClientResponse") -> bytes:
     """Return the body of an answer; raises ValueError if it is longer than `LONGEST`."""
     body = bytearray()
     async for part in answer.content.iter_chunked(1 << 16):

@@ -175,6 +175,14 @@ def test_a_defect_and_a_connection_that_breaks_are_tracebacks(defect: Exception,
         trueup("run worker")
 
 
+def test_help_does_not_wait_for_libraries_that_only_stages_and_few_sources_need() -> None:
+    made = "import sys; from cli import main; main.parser(); print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", made], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not {"aiohttp", "faust", "google.protobuf", "grpc_tools", "pyarrow", "rich"} & {*ended.stdout.split()}
+
+
 @pytest.mark.parametrize("arguments", [["config", "check"], ["run", "--help"]])
 def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None:
     read, write = os.pipe()

@@ -132,7 +132,7 @@ def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: 
     buffer = PartitionBuffer(0, ())
     for topic, times in enumerate((ours, theirs)):
         buffer.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
-    buffer.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
+    buffer.sources = ("f", "o")  # names enough for a batch
     everything = SimpleNamespace(caught_up=lambda _: True)
     live: list[tuple[int, int]] = []
     while batch := buffer.take(1000, 1 << 30, everything, 0.0):

@@ -29,7 +29,7 @@ def test_counts_grow_with_their_bytes(n: int) -> None:
 
 
 def test_bytes_are_bounded() -> None:
-    everywhere: list[Event] = [(age, label) for age in (0, *EDGES) for label in range(LABELS + 5)]
+    everywhere: list[Event] = [(int(age), label) for age in (0, *EDGES) for label in range(LABELS + 5)]
     known = told(everywhere)
     known._counts = [0x0101_0101_0101_0101 for _ in known._counts]
     assert len(known.encode()) == 36 + LABELS * (2 + 8 * (2 + 47)) == 6340

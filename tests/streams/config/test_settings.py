@@ -13,6 +13,7 @@ from state.events import Rejected
 from state.fence import FORECASTS
 from streams.config import effective_config, variables
 from streams.config.settings import TOPICS, Settings, SettingsError
+from streams.faust.credentials import credentials
 from streams.kafka.permissions import needed, of_intake
 from streams.kafka.security import Security
 from streams.kafka.topics import wanted
@@ -279,9 +280,9 @@ def test_tls_verifies_certificates_and_names() -> None:
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert security.client_options() == {"security_protocol": "SSL", "ssl_context": context}
-    credentials = security.credentials()
-    assert isinstance(credentials, faust.SSLCredentials)
-    assert credentials.context is context
+    said = credentials(security)
+    assert isinstance(said, faust.SSLCredentials)
+    assert said.context is context
 
 
 def test_another_process_makes_a_tls_context_of_its_own() -> None:
@@ -301,9 +302,9 @@ def test_sasl_goes_over_tls_for_both_kinds_of_client() -> None:
         "sasl_plain_username": "ann",
         "sasl_plain_password": "hunter2",
     }
-    credentials = security.credentials()
-    assert isinstance(credentials, faust.SASLCredentials)
-    assert (credentials.username, credentials.password, credentials.ssl_context) == ("ann", "hunter2", security.context)
+    said = credentials(security)
+    assert isinstance(said, faust.SASLCredentials)
+    assert (said.username, said.password, said.ssl_context) == ("ann", "hunter2", security.context)
 
 
 @pytest.mark.parametrize("field", ["cafile", "certfile"])
