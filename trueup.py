@@ -12,7 +12,6 @@ from typing import Final
 PACKAGES: Final = ("agents", "cli", "lab", "replay", "state", "streams")
 #: sysexits.h: EX_CONFIG, as for settings that are wrong.
 _MISCONFIGURED: Final = 78
-_INTERRUPTED: Final = 130
 
 
 def shared() -> str:
@@ -41,4 +40,4 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:  # while it imports, which takes half a second
-        return _INTERRUPTED
+        return 130

@@ -102,7 +102,6 @@ def _drop(ends: Iterable[int]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for end in ends:
         os.dup2(nowhere, end)
-    os.close(nowhere)
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:
