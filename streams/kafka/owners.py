@@ -113,13 +113,13 @@ def _another(had: GroupTopics, mine: GroupTopics) -> bool:
 
 
 def _said(moved: Sequence[tuple[GroupTopics, GroupTopics]], which: int) -> str:
-    """Return the topics that only the earlier (0) or only the later (1) claim of each pair has."""
+    """Return the topics of the earlier (0) or the later (1) claim of each pair, where the two differ."""
     parts = []
     for verb in ("reads", "writes"):
         pairs = [[getattr(each, verb) for each in pair] for pair in moved]
         names = sorted({topic for pair in pairs for topic in pair[which] - pair[1 - which]})
         parts += [f"{verb} {', '.join(names)}"] * bool(names)
-    return " and ".join(parts) or "does without them"
+    return " and ".join(parts)
 
 
 def listed(topics: Iterable[str]) -> str:

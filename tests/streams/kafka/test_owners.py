@@ -78,13 +78,6 @@ def test_one_id_on_other_topics_is_refused_with_both_sets() -> None:
     assert "it reads forecasts, outcomes and writes" in conflicts(settings(TOPIC_PREFIX="p-"), kept(one))[0]
 
 
-def test_one_id_with_a_source_less_is_refused_with_its_topic(streams: str, tmp_path: Path) -> None:
-    fewer = tmp_path / "fewer.toml"
-    fewer.write_text(SOURCES.partition("[sources.labels]")[0])
-    (said,) = conflicts(settings(STREAMS=str(fewer)), kept(settings(STREAMS=streams)))
-    assert "it reads labels, and with TRUEUP_APP_ID=trueup and these settings it does without them; set" in said
-
-
 def test_outputs_may_be_added_and_left_out(streams: str) -> None:
     plain, more = settings(), settings(STREAMS=streams, MAPS="maps")
     assert conflicts(more, kept(plain)) == conflicts(plain, kept(more)) == []
