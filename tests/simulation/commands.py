@@ -135,6 +135,7 @@ class _Runner:
     """Stands for `asyncio.Runner`."""
 
     run = staticmethod(_handed)
+    get_loop = staticmethod(asyncio.get_running_loop)
 
     def __enter__(self) -> Self:
         return self
