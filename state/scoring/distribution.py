@@ -92,8 +92,8 @@ class Distribution(Encoded):
         self._present = raised(self._present, search(EDGES, raw))
 
     def _advance(self, day: int) -> None:
-        """Go on to a later day. The days between have no forecast."""
-        if self._kept != _YOUNG or any(self._present):
+        """Go on to a later day. The days between have no forecast. Stream time 0 belongs to the first known day."""
+        if self._day and (self._kept != _YOUNG or any(self._present)):
             for _ in range(min(day - self._day, RECENT + 1)):
                 self._end()
         self._day = day

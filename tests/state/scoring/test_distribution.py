@@ -113,3 +113,12 @@ def test_exactly_zero_and_exactly_one_have_cells_of_their_own() -> None:
     for raw in (0.0, 5e-324, 1e-300, 1.0 - 1e-16, 1.0):
         found.observe(raw, 0)
     assert (found.recent[0], found.recent[1], found.recent[-2], found.recent[-1]) == (1, 2, 1, 1)
+
+
+def test_what_came_before_stream_time_was_known_belongs_to_the_first_day() -> None:
+    at_once, later = Distribution(), Distribution()
+    for day in range(100, 100 + RECENT + 3):
+        for n in range(10):
+            at_once.observe(n / 10.0, day * DAY_MS)
+            later.observe(n / 10.0, 0 if day == 100 and n < 2 else day * DAY_MS)
+    assert later.encode() == at_once.encode()
