@@ -77,7 +77,7 @@ class Forked:
 
 
 def ended(
-    program: Program, arguments: Sequence[str], environment: dict[str, str], timeout: float = 60.0
+    program: Program, arguments: Sequence[str], environment: dict[str, str], timeout: float = 180.0
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, as `subprocess.run` does, and return what it printed and its exit status."""
     with TemporaryDirectory() as directory:

@@ -46,11 +46,11 @@ def asked(connection: HTTPConnection, path: str, **headers: str) -> Answer:
 
 
 def get(server: Server, path: str, **headers: str) -> Answer:
-    return asked(HTTPConnection(HOST, server.port, timeout=10), path, **headers)
+    return asked(HTTPConnection(HOST, server.port, timeout=60), path, **headers)
 
 
 def connected(server: Server) -> socket.socket:
-    return socket.create_connection((HOST, server.port), timeout=10)
+    return socket.create_connection((HOST, server.port), timeout=60)
 
 
 def said(server: Server, request: bytes) -> bytes:

@@ -80,7 +80,7 @@ def test_metrics_are_served_by_https_and_a_reader_that_says_nothing_holds_up_nob
     authority.configure_trust(context)
 
     def status(authorization: str, trusting: ssl.SSLContext = context) -> int:
-        connection = HTTPSConnection(HOST, server.port, timeout=10, context=trusting)
+        connection = HTTPSConnection(HOST, server.port, timeout=60, context=trusting)
         return asked(connection, "/metrics", Authorization=authorization).status
 
     access = Access(certfile=str(path), username="prometheus", password=PASSWORD)
@@ -89,7 +89,7 @@ def test_metrics_are_served_by_https_and_a_reader_that_says_nothing_holds_up_nob
         with pytest.raises(ssl.SSLError):
             status(RIGHT, ssl.create_default_context())
         with pytest.raises(OSError, match=r"reset|without response|timed out"):
-            asked(HTTPConnection(HOST, server.port, timeout=10), "/healthz")
+            asked(HTTPConnection(HOST, server.port, timeout=60), "/healthz")
     assert capfd.readouterr().err == ""
 
 

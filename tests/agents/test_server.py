@@ -33,7 +33,7 @@ def test_any_other_path_is_404_and_says_what_there_is(
 
 def test_it_listens_on_its_address_alone_and_one_that_is_taken_is_an_error(server: Server) -> None:
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", server.port), timeout=10).close()
+        socket.create_connection(("127.0.0.2", server.port), timeout=60).close()
     with pytest.raises(OSError, match="in use"):
         Server(HOST, server.port, bytes, bool, str)
 

@@ -178,7 +178,7 @@ def test_a_defect_and_a_connection_that_breaks_are_tracebacks(defect: Exception,
 def test_help_does_not_wait_for_libraries_that_only_stages_and_few_sources_need() -> None:
     made = "import sys; from cli import main; main.parser(); print(*sys.modules)"
     ended = subprocess.run(
-        [sys.executable, "-c", made], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", made], cwd=ROOT, capture_output=True, text=True, timeout=180, check=True
     )
     assert not {"aiohttp", "faust", "google.protobuf", "grpc_tools", "pyarrow", "rich"} & {*ended.stdout.split()}
 
@@ -194,7 +194,7 @@ def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     os.close(write)
@@ -238,7 +238,7 @@ def test_an_output_that_is_full_or_closed_is_no_traceback(redirected: str, statu
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert ended.returncode == status

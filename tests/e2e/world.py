@@ -45,7 +45,7 @@ from tests.forks import Forked, ended
 ROOT = Path(__file__).resolve().parents[2]
 DOOMED = ROOT / "tests/e2e/doomed.py"
 #: Longest wait for anything, s: a bound against hanging, never a measure.
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 T = TypeVar("T")
 State = dict[int, dict[bytes, bytes]]
@@ -116,7 +116,7 @@ class Worker:
         if port is None:
             return 0, ""
         try:
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
                 return response.status, response.read().decode()
         except HTTPError as exc:
             return exc.code, exc.read().decode()

@@ -91,7 +91,7 @@ def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(kafka: str) -> None:
     with command(kafka, "send", "--partitions", "1", "by-hand") as sending:  # makes the topic
-        _, said = sending.communicate(b'{"event_id": "a1", "p": 0.3}\n\nno JSON \x1b[2J\n', 60)
+        _, said = sending.communicate(b'{"event_id": "a1", "p": 0.3}\n\nno JSON \x1b[2J\n', 180)
     assert sending.returncode == 0
     assert said.endswith(b"sent 2 records to by-hand\n")
     with command(kafka, "watch", "by-hand", "--first") as watching:
@@ -111,6 +111,6 @@ def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(kafka: str) ->
 
     assert asyncio.run(keys()) == [b"a1", None]
     with command(kafka, "watch", "misspelt") as watching:
-        assert watching.wait(60) == 78
+        assert watching.wait(180) == 78
         assert watching.stderr is not None
         assert "there is no topic misspelt" in watching.stderr.read().decode()
