@@ -77,7 +77,7 @@ def missing(environment: Mapping[str, str]) -> str | None:
     if environment.get(VARIABLE) == "no":
         return f"{VARIABLE} is no"
     try:
-        found = (PLACE / STAMP).read_text()
+        found = (PLACE / STAMP).read_text().split(" ")[0]
     except OSError:
         return "nothing was compiled; in a checkout `make compiled` does, with a C compiler"
     if found != stamp(ROOT):

@@ -3,8 +3,8 @@
 The modules stay ordinary Python that mypy checks. Compiled, they take a record through decoding, ledger, calibrator and
 scores in less time: docs/explanation/performance.md has figures. This needs a C compiler, Python's headers, and mypy
 from the `dev` extra. ``--quick`` compiles each module into its own file, without optimisation. That is less than half
-the work, on all processors; the engine does the same but is slower. The result is `.compiled/` beside `state/`. Without
-it everything runs interpreted, with the same results.
+the work, on all processors; the engine does the same but is slower. Without ``--quick`` such an engine is compiled
+again. The result is `.compiled/` beside `state/`. Without it everything runs interpreted, with the same results.
 """
 
 import contextlib
@@ -152,7 +152,8 @@ def main() -> int:
     """Compile into a new place, then move the result to its final place; return the exit status."""
     mark = stamp(ROOT)
     with contextlib.suppress(OSError):
-        if (PLACE / STAMP).read_text() == mark:
+        found, *without = (PLACE / STAMP).read_text().split(" ")
+        if found == mark and (QUICK or not without):
             return 0
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
@@ -184,7 +185,7 @@ def main() -> int:
         build.ensure_finalized()
         build.run()
         shutil.rmtree(place / "build")
-        (place / STAMP).write_text(mark)
+        (place / STAMP).write_text(f"{mark} without optimisation" if QUICK else mark)
         shutil.rmtree(PLACE, ignore_errors=True)
         os.chdir(ROOT)
         shutil.move(place, PLACE)
