@@ -201,9 +201,9 @@ def _comparison() -> Comparison:
 
 def _distribution() -> Distribution:
     found = Distribution()
-    for day in range(12):
+    for day in range(20_000, 20_012):
         for n in range(64):
-            found.observe((n % 7) / 6 if day < 11 else 0.004 * (n % 3), day * DAY_MS + n)
+            found.observe((n % 7) / 6 if day < 20_011 else 0.004 * (n % 3), day * DAY_MS + n)
     return found
 
 
