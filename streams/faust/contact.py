@@ -81,6 +81,8 @@ class Contact:
 
         def extend() -> None:
             nonlocal look
+            if limit.expired():  # in this turn of the loop
+                return
             if self.silence > min(SLOW, seconds / 4) or monotonic() - self._regained < seconds:
                 limit.reschedule(max(limit.when() or 0.0, loop.time() + seconds))
             look = loop.call_later(seconds / 8, extend)

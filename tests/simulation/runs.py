@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -150,6 +151,8 @@ def failing(plan: Plan, struck: Counter[str] | None = None) -> str | None:
         playing.play(plan, judged)
     except WrongError as exc:
         return str(exc)
+    except Exception:  # noqa: BLE001 - whatever it is, its seed must be known
+        return traceback.format_exc()
     return None
 
 

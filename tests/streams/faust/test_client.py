@@ -284,6 +284,17 @@ async def test_nothing_that_is_asked_is_no_silence() -> None:
                 await asyncio.sleep(5)
 
 
+async def test_a_look_in_the_turn_in_which_the_time_is_up_is_no_defect() -> None:
+    wrong: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    contact = Contact([])
+    contact.asked()
+    with pytest.raises(TimeoutError):
+        async with contact.within(1e-9):  # so all its times are up in the next turn
+            await asyncio.sleep(5)
+    assert not wrong
+
+
 async def test_where_no_broker_of_the_last_metadata_answers_the_first_ones_are_asked_again() -> None:
     async with cluster() as (client, brokers), cluster(1) as (_, (moved,)):
         moved.node = 7
