@@ -6,7 +6,6 @@ Nobody changes these rows. Nothing here touches the store, the event loop or Fau
 page, so asking them for their maps affects nothing else.
 """
 
-import math
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final
@@ -16,6 +15,7 @@ import orjson
 from agents import notices
 from agents.status.beside import OtherStages
 from state.forecasts import PROBABILITY
+from state.odds import probability
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
@@ -29,7 +29,7 @@ from streams.metrics.served_map import answering, ends
 
 #: Points of a calibration map: 0, 1, and log-odds from -12 to 12 in steps of a quarter. They are as dense for rare
 #: events as for others.
-POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
+POINTS: Final = (0.0, *(probability(k / 4) for k in range(-48, 49)), 1.0)
 #: At most this many streams are ordered by state. More are ordered by name, which needs no decoding.
 JUDGED: Final = 200
 

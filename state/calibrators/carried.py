@@ -8,6 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.composition import Composition
+from state.odds import log_odds, probability
 from state.quick import new
 
 #: Forecasts of a version after which its line is first fitted.
@@ -49,8 +50,8 @@ class CarriedMap(Calibrator):
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
         if self.seen and 0.0 < p < 1.0:
-            v = self.slope * (math.log(p) - math.log1p(-p)) + self.offset
-            p = 1.0 / (1.0 + math.exp(-min(max(v, -_FAR), _FAR)))
+            v = self.slope * log_odds(p) + self.offset
+            p = probability(min(max(v, -_FAR), _FAR))
         return new(Answer, (p, p, b""))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
@@ -112,8 +113,8 @@ class CarriedOver(Composition):
         found, line = self.back.breaks(), self.line
         if not line.seen:
             return found
-        back = [((math.log(p) - math.log1p(-p)) - line.offset) / line.slope for p in found]
-        return [1.0 / (1.0 + math.exp(-v)) for v in back if -_FAR < v < _FAR]
+        back = [(log_odds(p) - line.offset) / line.slope for p in found]
+        return [probability(v) for v in back if -_FAR < v < _FAR]
 
     def take_over(self, payload: bytes) -> None:
         """Load the state of a calibrator of the same kind and options that served all versions together."""

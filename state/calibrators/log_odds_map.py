@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.logistic import P_CLIP, sigmoid
+from state.odds import log_odds
 
 #: Square roots of 1 / λ. λ is the weight of the start, as information Σ q(1 - q): 4 for the constant, 10 for each
 #: feature, 160 for the slope, because log-odds of rare events are about 5.
@@ -89,8 +90,7 @@ class LogOddsMap:
 
 
 def _log_odds(p: float) -> float:
-    p = min(max(p, P_CLIP), 1.0 - P_CLIP)
-    return math.log(p) - math.log1p(-p)
+    return log_odds(min(max(p, P_CLIP), 1.0 - P_CLIP))
 
 
 def weighted(theta: Sequence[float], start: int, x: Sequence[float], d: int) -> float:

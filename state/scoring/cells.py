@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from state.odds import probability
+
 #: Equal-width bins of the forecast.
 BINS: Final = 10
 #: Inner edges of the low bands, which divide the first bin: 1e-4, then nine equal steps of log-odds, .78 each, to
 #: 1/BINS. A step multiplies a small forecast by 2.2.
 BANDS: Final[tuple[float, ...]] = tuple(
-    1.0 / (1.0 + math.exp(-((9 - step) * math.log(1e-4 / (1 - 1e-4)) + step * math.log(1 / (BINS - 1))) / 9))
-    for step in range(9)
+    probability(((9 - step) * math.log(1e-4 / (1 - 1e-4)) + step * math.log(1 / (BINS - 1))) / 9) for step in range(9)
 )
 #: Inner edges of the coarse cells: the ten low bands, then the nine bins of width .1 above.
 COARSE: Final[tuple[float, ...]] = (*BANDS, *(k / BINS for k in range(1, BINS)))
@@ -25,7 +26,7 @@ def _edges() -> tuple[float, ...]:
     found = set(COARSE)
     for first, last, step in _STRETCHES:
         for k in range(round((last - first) / step)):
-            found.add(1.0 / (1.0 + math.exp(-(first + k * step))))
+            found.add(probability(first + k * step))
     return tuple(sorted(found))
 
 

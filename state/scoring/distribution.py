@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state.counts import Counts, decode_cells, encode_cells, raised, together
+from state.odds import probability
 from state.quick import search
 from state.scoring.ages import DAY_MS
 from state.scoring.equal import Encoded
@@ -16,7 +17,7 @@ from state.scoring.equal import Encoded
 #: forecasts of exactly 0 and exactly 1 have cells of their own.
 EDGES: Final[tuple[float, ...]] = (
     5e-324,
-    *(1.0 / (1.0 + math.exp(-k / 2)) for k in range(-28, 29)),
+    *(probability(k / 2) for k in range(-28, 29)),
     1.0,
 )
 CELLS: Final = len(EDGES) + 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from state import counts
 from state.counts import Counts, decode_cells, encode_cells, packed
-from state.odds import log_odds
+from state.odds import log_odds, probability
 from state.scoring.cells import EDGES, FINE
 
 #: Volumes for recall and precision: shares of events that somebody has time to look at.
@@ -19,7 +19,7 @@ VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
 _LOGITS: Final = tuple(map(log_odds, EDGES))
 #: The forecast in the middle of each fine cell, in log-odds.
 MIDDLES: Final = tuple(
-    [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
+    [probability((a + b) / 2) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
 )
 
 #: Counts of one set of forecasts: events with outcome 0 by cell, then events with outcome 1; None without events.
