@@ -1,13 +1,13 @@
 """Grids that cut [0, 1]: the points a bucketed calibrator may play, as exact fractions, and the edges of buckets."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Self
 
 from state.odds import log_odds
-from state.quick import search
 
 #: How points may be spaced: in log-odds below `KNEE` and above 1 - `KNEE`, and evenly between, without a step; in
 #: log-odds from `TAIL` to 1 - `TAIL`; evenly.
@@ -39,7 +39,7 @@ class Grid:
     [0.0, 0.0001, 0.0099, 0.5, 0.9901, 0.9999, 1.0]
     """
 
-    __slots__ = ("_above", "_midpoints", "denominator", "gaps", "last", "numerators", "points")
+    __slots__ = ("_midpoints", "denominator", "gaps", "last", "numerators", "points")
 
     def __init__(self, numerators: tuple[int, ...], denominator: int) -> None:
         steps = [right - left for left, right in pairwise(numerators)]
@@ -55,8 +55,6 @@ class Grid:
         self.gaps = tuple(map(max, [0, *steps], [*steps, 0]))
 
         self._midpoints = [(left + right) / 2 for left, right in pairwise(self.points)]
-        #: The least numbers above the midpoints.
-        self._above = tuple([math.nextafter(each, 1.0) for each in self._midpoints])
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -93,7 +91,7 @@ class Grid:
 
     def nearest(self, p: float) -> int:
         """Return the index of the point nearest to ``p`` in [0, 1]; of two, the lower. O(log N)."""
-        return search(self._above, p)
+        return bisect_left(self._midpoints, p)
 
     @property
     def breaks(self) -> list[float]:
@@ -102,4 +100,4 @@ class Grid:
 
     def below(self, p: float) -> int:
         """Return the index i < N of the bucket [g_i, g_{i+1}) that holds ``p``; O(log N)."""
-        return min(search(self.points, p), self.last) - 1
+        return bisect_right(self.points, p, 1, self.last) - 1
