@@ -226,10 +226,12 @@ REFUSED, KEPT = (
         *((0.2, {**BETTER, metric: 1}, SAME, "raw", REFUSED) for metric in ("brier", "log_loss", "auc", "recall")),
         (0.2, {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, "raw", "every configuration that was tried does harm"),
         # Ranks refuse nothing where order is kept and both proper scores are better.
-        (0.0, {**BETTER, "auc": 1}, SAME, A, KEPT),
-        (math.nan, {**BETTER, "recall": 1}, SAME, A, KEPT),
-        (0.0, {**BETTER, "log_loss": 0, "auc": 1}, SAME, "raw", REFUSED),
-        (math.nan, {**BETTER, "log_loss": 0, "recall": 1}, SAME, "raw", REFUSED),
+        *((kept, {**BETTER, metric: 1}, SAME, A, KEPT) for kept in (0.0, math.nan) for metric in ("auc", "recall")),
+        *(
+            (kept, {**BETTER, "log_loss": 0, metric: 1}, SAME, "raw", REFUSED)
+            for kept in (0.0, math.nan)
+            for metric in ("auc", "recall")
+        ),
     ],
 )
 def test_harm_to_the_order_of_scores_is_refused(
@@ -240,6 +242,7 @@ def test_harm_to_the_order_of_scores_is_refused(
     assert chosen == name
     assert words in sentences
     assert (KEPT in sentences) is (name == A)
+    assert ("Serve " in sentences) is (name == A)
 
 
 def test_what_harms_while_it_warms_up_is_refused(result: Result) -> None:
